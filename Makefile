@@ -1,0 +1,57 @@
+# Needs python3.11 or newer with venv, and make; everything else comes from pyproject.toml.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+STAMP := .venv/stamp
+LITE := .venv/stamp-lite
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+
+.DEFAULT_GOAL := help
+.PHONY: help install check test test-fast sim bench-gateway demo format clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The demo needs no developer tools: the first `make demo` installs only what runs.
+$(LITE): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing roost into .venv (once)"
+	@$(PIP) -e '.[llama]'
+	@touch $@
+
+$(STAMP): $(LITE)
+	@echo "installing developer tools into .venv (once)"
+	@$(PIP) -e '.[llama,dev]'
+	@touch $@
+
+install: $(STAMP) ## set up .venv with roost and the developer tools
+
+check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_layers.py tests/test_docs.py
+	$(BIN)/codespell
+
+test: $(STAMP) ## the default test run: everything, real model included
+	$(BIN)/python -m pytest
+
+test-fast: $(STAMP) ## what can be tested in seconds
+	$(BIN)/python -m pytest -q -m "not slow and not engine"
+
+sim: $(STAMP) ## 200 seeds of the simulated fleet
+	$(BIN)/python -m roost.sim.run --seeds 200
+
+bench-gateway: $(STAMP) ## CPU and latency the gateway adds
+	$(BIN)/python -m roost.bench.gateway
+
+# `exec` makes roost the recipe's own process, so Ctrl-C and TERM reach it and nothing in between
+# turns its exit status into another one.
+demo: $(LITE) ## pull a small real model and serve it on 127.0.0.1:7878
+	@exec $(BIN)/roost demo
+
+format: $(STAMP) ## rewrite the code in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove .venv and every cache
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
