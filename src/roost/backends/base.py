@@ -1,0 +1,163 @@
+"""VALUE: the backend contract, in prose and as protocols.
+
+A backend turns an installed model into a runtime; a runtime turns prepared requests into streams.
+The node owns slots: it decides which slot a request uses and never uses one twice at a time. A
+backend never queues, never chooses, never retries and never logs a prompt.
+
+What every runtime promises (and `roost.testing.conformance` checks):
+
+1. Order. A stream yields `Started`, any number of `PrefillProgress` and `Delta`, then exactly one of
+   `Finished` and `Failed`, then nothing.
+2. Text. A delta never splits a character; no stop string, and no part of one that matched, is ever
+   yielded; text held back because it might begin a stop string is released when that is ruled out.
+3. Limits. At most `limit` tokens are generated, whatever the request says.
+4. Usage. `prompt_tokens`, `cached_tokens` and `completion_tokens` are the runtime's own counts and
+   add up with the deltas, also when the stream is cut.
+5. Cancellation. Leaving the `open` block is cancellation. The exit returns when the runtime says
+   that the slot is free (not when it was asked to); if that takes longer than
+   `release_timeout_s` the exit raises `RoostError("runtime_error")` and the node replaces the runtime.
+6. Isolation. Streams on different slots do not mix, and a reader that pauses delays only itself.
+7. Death. When the runtime dies, every open stream yields `Failed("runtime_died")` and `died` is set;
+   later calls raise `RoostError("runtime_died")`.
+8. After `stop`, `open` and `prepare` raise `RoostError("runtime_died")`, and no process is left.
+9. Numbers are checked here once more before native code sees them: whatever is out of range raises
+   `RoostError("bad_request")` and the runtime lives on.
+10. Same seed, same tokens, on an otherwise idle runtime, where `seed` is claimed.
+
+Foreign exceptions are translated into `RoostError` inside the backend and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+from roost.core.events import StreamEvent
+from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.request import GenerateRequest
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A request made ready for one runtime: rendered, tokenised and counted.
+
+    `tokens` is the whole prompt with BOS exactly once; `limit` is how many tokens may be generated
+    so that prompt + answer fit the slot (`min(max_tokens, ctx - len(tokens))`, at least 1).
+    """
+
+    request: GenerateRequest
+    tokens: tuple[int, ...]
+    limit: int
+
+
+class SlotUse(msgspec.Struct, frozen=True):
+    """Which slot a stream runs on, and whether KV already there may be reused.
+
+    `reuse` is False when the slot's content belongs to another tenant.
+    """
+
+    slot: int
+    reuse: bool
+
+
+class Telemetry(msgspec.Struct, frozen=True):
+    """What a runtime knows about itself; unknown is None, never 0."""
+
+    live: int | None = None
+    kv_tokens: int | None = None
+    rss_bytes: int | None = None
+    prefill_tokens_per_s: float | None = None
+    decode_tokens_per_s: float | None = None
+
+
+class Died(Protocol):
+    """A one-way flag that can be waited for (an `asyncio.Event` fits)."""
+
+    def is_set(self) -> bool:
+        """Whether the runtime has ended, for whatever reason."""
+        ...
+
+    async def wait(self) -> bool:
+        """Wait until it has ended."""
+        ...
+
+
+class Runtime(Protocol):
+    """One live instance of a backend for one runtime key."""
+
+    @property
+    def key(self) -> RuntimeKey:
+        """The key it was started for."""
+        ...
+
+    @property
+    def died(self) -> Died:
+        """Set once the runtime has ended, by `stop` or by itself."""
+        ...
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """Render, tokenise and count; takes no slot and starts no prefill.
+
+        Raises `RoostError`: `context_length_exceeded` when the prompt leaves no room for one token,
+        `unsupported` for a chat without a template, `bad_request` for what the template or the
+        vocabulary refuses, `runtime_died`.
+        """
+        ...
+
+    def open(
+        self, prepared: Prepared, use: SlotUse
+    ) -> AbstractAsyncContextManager[AsyncIterator[StreamEvent]]:
+        """Run a prepared request on a slot; see promises 1 to 6."""
+        ...
+
+    async def telemetry(self) -> Telemetry:
+        """Current figures; cheap, and never a burden on running streams."""
+        ...
+
+    async def stop(self, grace_s: float) -> None:
+        """End the runtime: politely, then after `grace_s` by force; idempotent."""
+        ...
+
+
+class StartSettings(msgspec.Struct, frozen=True):
+    """Limits of a start and of a runtime's life, and where its files go.
+
+    `workdir` is a private directory (0700) for sockets; `log_path` receives the child's output.
+    """
+
+    workdir: str
+    log_path: str
+    start_timeout_s: float = 120.0
+    release_timeout_s: float = 30.0
+    render_timeout_s: float = 2.0
+    render_output_max_bytes: int = 16 * 1024 * 1024
+
+
+class Backend(Protocol):
+    """A way to produce tokens."""
+
+    @property
+    def name(self) -> str:
+        """Its name in settings and reports."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it claims to do."""
+        ...
+
+    async def start(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        on_progress: Callable[[float], None],
+    ) -> Runtime:
+        """Start a runtime; `on_progress` gets 0..1 while it loads.
+
+        Raises `RoostError("load_failed")` with a reason a person can act on. When cancelled it leaves
+        no process behind.
+        """
+        ...

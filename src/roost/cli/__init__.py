@@ -1,0 +1,1 @@
+"""WIRING: the `roost` command."""

@@ -1,0 +1,93 @@
+"""VALUE: what happens on a stream between a runtime and a client, in the order it may happen.
+
+    Started? PrefillProgress* Delta* (Finished | Failed)
+
+`Started` comes once the prompt's cached part is known and the slot is taken; exactly one of the two
+terminal events ends every stream. Text in `Delta` never splits a character.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from roost.errors import Failure
+
+FinishReason = Literal["stop", "length"]
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Token counts as the runtime reports them.
+
+    `prompt_tokens` includes `cached_tokens`; prefill really computed is the difference.
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class TokenLogprob(msgspec.Struct, frozen=True):
+    """One token with its natural log probability; `raw` holds its bytes, also of a partial character."""
+
+    text: str
+    logprob: float
+    raw: bytes
+
+
+class TokenChoice(msgspec.Struct, frozen=True):
+    """The token that was drawn and the most likely alternatives, best first."""
+
+    chosen: TokenLogprob
+    top: tuple[TokenLogprob, ...] = ()
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """The request holds a slot. `cached_tokens` of `prompt_tokens` need no prefill."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    slot: int
+
+
+class PrefillProgress(msgspec.Struct, frozen=True, tag="prefill"):
+    """`done` of `total` prompt tokens are in the KV cache; also a sign of life."""
+
+    done: int
+    total: int
+
+
+class Delta(msgspec.Struct, frozen=True, tag="delta"):
+    """New text. `tokens` counts the tokens behind it and may be 0 for text that was held back."""
+
+    text: str
+    tokens: int = 1
+    logprobs: tuple[TokenChoice, ...] = ()
+
+
+class Finished(msgspec.Struct, frozen=True, tag="finished"):
+    """The model is done. `stop_text` is the stop string that ended it, if one did."""
+
+    reason: FinishReason
+    usage: Usage
+    stop_text: str | None = None
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The stream ended without a complete answer; `usage` is what had been spent until then."""
+
+    failure: Failure
+    usage: Usage = Usage()
+
+
+StreamEvent: TypeAlias = Started | PrefillProgress | Delta | Finished | Failed
+Terminal: TypeAlias = Finished | Failed
+TERMINAL = (Finished, Failed)
+
+
+def merge_deltas(first: Delta, second: Delta) -> Delta:
+    """Join two neighbouring deltas into one, losing nothing but the boundary between them."""
+    return Delta(
+        first.text + second.text, first.tokens + second.tokens, first.logprobs + second.logprobs
+    )

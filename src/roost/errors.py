@@ -1,0 +1,140 @@
+"""VALUE: what can go wrong, whose fault it is, and what to do next.
+
+The tree is a table, not a class hierarchy: a failure crosses the link between gateway and node, lands
+in receipts and metrics, and is rendered by several dialects, so it has to be plain data.
+
+    fault      who has to act             examples
+    caller     whoever sent the request   bad_request, model_not_found, context_length_exceeded
+    capacity   nobody: come back later    queue_full, no_nodes, draining
+    peer       a node, runtime, upstream  node_lost, runtime_died, upstream_error
+    ours       the people who wrote roost internal
+
+A dialect may translate the status (Anthropic says 529 where OpenAI says 503); nobody invents one.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Fault(Enum):
+    """Whose fault a failure is."""
+
+    CALLER = "caller"
+    CAPACITY = "capacity"
+    PEER = "peer"
+    OURS = "ours"
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One row of the catalogue: what every failure with this reason has in common.
+
+    `status` is the HTTP status before a dialect translates it.
+    `retryable` says whether the same request may succeed elsewhere or later, unchanged.
+    `meaning` is a sentence for the reference documentation.
+    """
+
+    fault: Fault
+    status: int
+    retryable: bool
+    meaning: str
+
+
+def _caller(status: int, meaning: str) -> Kind:
+    return Kind(Fault.CALLER, status, retryable=False, meaning=meaning)
+
+
+def _capacity(status: int, meaning: str) -> Kind:
+    return Kind(Fault.CAPACITY, status, retryable=True, meaning=meaning)
+
+
+def _peer(status: int, meaning: str, *, retryable: bool = True) -> Kind:
+    return Kind(Fault.PEER, status, retryable=retryable, meaning=meaning)
+
+
+REASONS: dict[str, Kind] = {
+    "bad_request": _caller(400, "The request is malformed or a field has a wrong value."),
+    "context_length_exceeded": _caller(400, "The prompt does not fit the model's context."),
+    "unsupported": _caller(400, "The model or its backend cannot do what the request asks."),
+    "unauthorized": _caller(401, "A key is needed and none, or an unknown one, was sent."),
+    "forbidden": _caller(403, "The key, host or origin may not do this."),
+    "not_found": _caller(404, "There is nothing at this address."),
+    "model_not_found": _caller(404, "No node has a model of this name."),
+    "method_not_allowed": _caller(405, "The address exists but not for this method."),
+    "request_timeout": _caller(408, "Headers or body did not arrive within the receipt deadline."),
+    "body_too_large": _caller(413, "The body is over the limit."),
+    "headers_too_large": _caller(431, "The request head is over the limit."),
+    "unsupported_encoding": _caller(415, "The body is compressed in a way that is not accepted."),
+    "cancelled": _caller(499, "The client left or asked to cancel."),
+    "write_timeout": _caller(499, "The client did not read its stream within the write deadline."),
+    "queue_full": _capacity(429, "All capacity is taken and the queue is full."),
+    "queue_timeout": _capacity(429, "No capacity became free while the request waited."),
+    "node_busy": _capacity(429, "The node has no free slot or is at its own limit."),
+    "deadline": _capacity(504, "The request's own deadline passed before the answer was complete."),
+    "no_nodes": _capacity(503, "No healthy node that can serve this model is connected."),
+    "draining": _capacity(503, "This instance is shutting down."),
+    "starting": _capacity(503, "The instance is not ready yet."),
+    "load_failed": _peer(503, "The model could not be loaded on the node."),
+    "node_lost": _peer(502, "The node that served the request was lost."),
+    "runtime_died": _peer(502, "The runtime that served the request ended unexpectedly."),
+    "runtime_error": _peer(502, "The runtime reported an error."),
+    "upstream_error": _peer(502, "The upstream server failed or broke the protocol."),
+    "internal": Kind(Fault.OURS, 500, retryable=False, meaning="A defect in roost."),
+}
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One thing that went wrong, as data.
+
+    `reason` is a key of `REASONS`.
+    `message` is for people: it says what happened and what to do, and never holds a path, prompt or key.
+    `param` names the request field at fault, in the words of the dialect that sent it.
+    `retry_after_s` is a whole number of seconds, 1 to 120, or None when waiting would not help.
+    """
+
+    reason: str
+    message: str
+    param: str | None = None
+    retry_after_s: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.reason not in REASONS:
+            raise ValueError(f"unknown reason {self.reason!r}")
+        if self.retry_after_s is not None and not 1 <= self.retry_after_s <= 120:
+            raise ValueError(f"retry_after_s must be 1..120, got {self.retry_after_s}")
+
+    @property
+    def kind(self) -> Kind:
+        """The row of the catalogue this failure belongs to."""
+        return REASONS[self.reason]
+
+    @property
+    def status(self) -> int:
+        """HTTP status before a dialect translates it."""
+        return self.kind.status
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed elsewhere or later."""
+        return self.kind.retryable
+
+
+class RoostError(Exception):
+    """A failure on its way up the stack of one process.
+
+    Shells raise it and translate foreign exceptions into it once, at their edge; machines return
+    `Failure` values instead.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def fail(
+    reason: str, message: str, *, param: str | None = None, retry_after_s: int | None = None
+) -> RoostError:
+    """Build the exception for `raise fail("bad_request", "…", param="stop")`."""
+    return RoostError(Failure(reason, message, param, retry_after_s))

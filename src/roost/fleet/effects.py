@@ -1,0 +1,81 @@
+"""VALUE: everything the coordinator can ask for. A shell performs each; nobody else decides.
+
+`attempt` counts a request's dispatches from 1. Events about an attempt that is no longer the
+request's current one are ignored by the coordinator, so a late answer can never be taken for a
+fresh one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from roost.core.ids import NodeId, RequestId
+from roost.core.snapshots import LinkState
+from roost.errors import Failure
+
+Placement = Literal["warm", "cold", "moved", "lost"]
+
+
+class Dispatch(msgspec.Struct, frozen=True):
+    """Open the request on this node. The lease for it has been taken.
+
+    `placement` says how the node relates to the conversation's home: `warm` = it is the home (the
+    node's own cached-token count decides whether it still is), `cold` = there is no home, `moved` =
+    the home could not be used (`why`), `lost` = the home is gone.
+    """
+
+    request: RequestId
+    attempt: int
+    node: NodeId
+    placement: Placement
+    why: str
+    queued_s: float
+    deadline_s: float | None
+
+
+class Withdraw(msgspec.Struct, frozen=True):
+    """Cancel this attempt on its node; its lease stays taken until the node says it is released."""
+
+    request: RequestId
+    attempt: int
+    node: NodeId
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """End the request towards its client with this failure; the one terminal outcome it gets.
+
+    Before the first answer byte it becomes a status and a body, afterwards an error event.
+    """
+
+    request: RequestId
+    failure: Failure
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """The request waits in the queue at this position (1 = next) of this many."""
+
+    request: RequestId
+    position: int
+    length: int
+
+
+class Disconnect(msgspec.Struct, frozen=True):
+    """Close the link to this node: it is dead, or a newer link of the same node has replaced it."""
+
+    node: NodeId
+    failure: Failure
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Something an operator would want to know; logged once and counted."""
+
+    event: Literal["node_joined", "node_state", "node_left", "request_retried", "request_shed"]
+    node: NodeId | None = None
+    request: RequestId | None = None
+    state: LinkState | None = None
+    reason: str | None = None
+
+
+Effect: TypeAlias = Dispatch | Withdraw | Answer | Waiting | Disconnect | Report

@@ -1,0 +1,1 @@
+"""SHELL: the process that clients talk to."""

@@ -1,0 +1,1 @@
+"""MACHINE: a worker machine's agent: its models, runtimes, slots, limits and links."""

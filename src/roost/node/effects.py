@@ -1,0 +1,73 @@
+"""VALUE: everything the node's agent can ask for. `node.perform` has one function for each."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from roost.backends.base import Prepared, SlotUse
+from roost.core.ids import ModelId, RequestId, RuntimeId, StreamId
+from roost.core.request import GenerateRequest
+from roost.wire.messages import FromNode
+
+
+class StreamKey(msgspec.Struct, frozen=True):
+    """A stream's name on this node: which link it came in by, and its number there."""
+
+    link: int
+    stream: StreamId
+
+
+class Load(msgspec.Struct, frozen=True):
+    """Start a runtime for this model under this name; answered by `on_loaded` or `on_load_failed`."""
+
+    model: ModelId
+    runtime: RuntimeId
+
+
+class Unload(msgspec.Struct, frozen=True):
+    """Stop this runtime; answered by `on_runtime_gone`."""
+
+    runtime: RuntimeId
+
+
+class Prepare(msgspec.Struct, frozen=True):
+    """Render and tokenise; answered by `on_prepared` or `on_prepare_failed`."""
+
+    key: StreamKey
+    runtime: RuntimeId
+    request: GenerateRequest
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Open the backend's stream on this slot; answered by `on_event`s and one `on_closed`."""
+
+    key: StreamKey
+    request_id: RequestId
+    runtime: RuntimeId
+    prepared: Prepared
+    use: SlotUse
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Leave whatever this stream is doing (preparing or running); `on_closed` still follows."""
+
+    key: StreamKey
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Stop (`paused`) or go on reading the backend's stream: its outbox is full, or has room again."""
+
+    key: StreamKey
+    paused: bool
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send this message on this link."""
+
+    link: int
+    message: FromNode
+
+
+Effect: TypeAlias = Load | Unload | Prepare | Run | Stop | Pause | Send

@@ -1,0 +1,1 @@
+"""VALUE: the names of everything that is logged and measured."""

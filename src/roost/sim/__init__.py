@@ -1,0 +1,1 @@
+"""MACHINE: the machines of roost in a simulated world."""

@@ -1,0 +1,143 @@
+"""VALUE: every message of the link between a gateway and a node; one encoded message per frame.
+
+A node dials in. The order on a fresh link:
+
+    node      Hello
+    gateway   Welcome                  (or Goodbye: wrong version, unknown token)
+    node      Status                   (again whenever it changes, at least once per `status_s`)
+    both      Ping, answered by Pong   (each side on its own)
+
+and for each request:
+
+    gateway   Open
+    node      Refused                                 nothing was started, the lease is free again
+           or Phase* Events*                          the last of the events is the one terminal event
+    gateway   Credit*, at most one Cancel
+    node      Released                                always, exactly once, always last
+
+`Released` is the acknowledgement that slot, memory and lease are free; only then may the gateway
+count the capacity as free. After a Cancel the node may skip the terminal event but not `Released`.
+
+Sequence numbers: `Status.seq` rises by one per status of one link. `Events.seq` is the index of its
+first event on that stream, starting at 0, so that a gap or a repetition is noticed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from roost.core.events import StreamEvent
+from roost.core.ids import NodeId, RequestId, StreamId, TenantId
+from roost.core.request import GenerateRequest
+from roost.core.snapshots import NodeStatus
+from roost.errors import Failure
+
+VERSION = 1
+"""Version of this protocol. A gateway accepts its own; anything else gets a Goodbye that says so."""
+
+Waiting = Literal["loading", "preparing"]
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """First message of a node. `instance` differs on every start of the node process."""
+
+    version: int
+    node: NodeId
+    name: str
+    instance: str
+    software: str
+
+
+class Status(msgspec.Struct, frozen=True, tag="status"):
+    """The node's whole report; replaces every earlier one of this link."""
+
+    seq: int
+    status: NodeStatus
+
+
+class Phase(msgspec.Struct, frozen=True, tag="phase"):
+    """What a stream waits for before it holds a slot; `progress` is 0..1 or None if unknown."""
+
+    stream: StreamId
+    phase: Waiting
+    progress: float | None = None
+
+
+class Events(msgspec.Struct, frozen=True, tag="events"):
+    """Stream events in order; consumes one credit per message."""
+
+    stream: StreamId
+    seq: int
+    events: tuple[StreamEvent, ...]
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The node did not start this stream: no slot was taken, no prefill begun. Released follows."""
+
+    stream: StreamId
+    failure: Failure
+
+
+class Released(msgspec.Struct, frozen=True, tag="released"):
+    """Everything the stream held is free. `cancel_to_free_s` only after a Cancel that found work."""
+
+    stream: StreamId
+    phase: Literal["waiting", "prefill", "decode", "done"]
+    cancel_to_free_s: float | None = None
+
+
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """The gateway accepts the node. `ping_s` is the interval at which it expects to hear something."""
+
+    version: int
+    gateway: str
+    ping_s: float
+
+
+class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
+    """The sender ends the link for this reason; `again` says whether dialling again makes sense."""
+
+    failure: Failure
+    again: bool
+
+
+class Open(msgspec.Struct, frozen=True, tag="open"):
+    """Start a request on the node. `deadline_s` is what is left of its time, None for no limit."""
+
+    stream: StreamId
+    request_id: RequestId
+    tenant: TenantId
+    request: GenerateRequest
+    credit: int
+    deadline_s: float | None = None
+
+
+class Credit(msgspec.Struct, frozen=True, tag="credit"):
+    """The gateway has room for `messages` more Events messages on this stream."""
+
+    stream: StreamId
+    messages: int
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Stop this stream in whatever phase it is; unknown streams are ignored."""
+
+    stream: StreamId
+
+
+class Ping(msgspec.Struct, frozen=True, tag="ping"):
+    """Are you there? Answered by a Pong with the same number."""
+
+    seq: int
+
+
+class Pong(msgspec.Struct, frozen=True, tag="pong"):
+    """Answer to a Ping."""
+
+    seq: int
+
+
+FromNode: TypeAlias = Hello | Status | Phase | Events | Refused | Released | Goodbye | Ping | Pong
+FromGateway: TypeAlias = Welcome | Goodbye | Open | Credit | Cancel | Ping | Pong
