@@ -1,7 +1,7 @@
 """VALUE: what can go wrong, whose fault it is, and what to do next.
 
-The tree is a table, not a class hierarchy: a failure crosses the link between gateway and node, lands
-in receipts and metrics, and is rendered by several dialects, so it has to be plain data.
+The tree is a table, not a class hierarchy: a failure crosses the link between gateway and node,
+lands in receipts and metrics, and is rendered by several dialects, so it has to be plain data.
 
     fault      who has to act             examples
     caller     whoever sent the request   bad_request, model_not_found, context_length_exceeded
@@ -89,7 +89,7 @@ class Failure(msgspec.Struct, frozen=True):
     """One thing that went wrong, as data.
 
     `reason` is a key of `REASONS`.
-    `message` is for people: it says what happened and what to do, and never holds a path, prompt or key.
+    `message` is for people: what happened and what to do; never a path, a prompt or a key.
     `param` names the request field at fault, in the words of the dialect that sent it.
     `retry_after_s` is a whole number of seconds, 1 to 120, or None when waiting would not help.
     """
@@ -136,5 +136,5 @@ class RoostError(Exception):
 def fail(
     reason: str, message: str, *, param: str | None = None, retry_after_s: int | None = None
 ) -> RoostError:
-    """Build the exception for `raise fail("bad_request", "…", param="stop")`."""
+    """Build the exception, for lines such as `raise fail("bad_request", "…", param="stop")`."""
     return RoostError(Failure(reason, message, param, retry_after_s))

@@ -6,8 +6,8 @@ backend never queues, never chooses, never retries and never logs a prompt.
 
 What every runtime promises (and `roost.testing.conformance` checks):
 
-1. Order. A stream yields `Started`, any number of `PrefillProgress` and `Delta`, then exactly one of
-   `Finished` and `Failed`, then nothing.
+1. Order. A stream yields `Started`, any number of `PrefillProgress` and `Delta`, then exactly one
+   of `Finished` and `Failed`, then nothing.
 2. Text. A delta never splits a character; no stop string, and no part of one that matched, is ever
    yielded; text held back because it might begin a stop string is released when that is ruled out.
 3. Limits. At most `limit` tokens are generated, whatever the request says.
@@ -15,10 +15,11 @@ What every runtime promises (and `roost.testing.conformance` checks):
    add up with the deltas, also when the stream is cut.
 5. Cancellation. Leaving the `open` block is cancellation. The exit returns when the runtime says
    that the slot is free (not when it was asked to); if that takes longer than
-   `release_timeout_s` the exit raises `RoostError("runtime_error")` and the node replaces the runtime.
+   `release_timeout_s` the exit raises `RoostError("runtime_error")`, and the node replaces the
+   runtime.
 6. Isolation. Streams on different slots do not mix, and a reader that pauses delays only itself.
-7. Death. When the runtime dies, every open stream yields `Failed("runtime_died")` and `died` is set;
-   later calls raise `RoostError("runtime_died")`.
+7. Death. When the runtime dies, every open stream yields `Failed("runtime_died")` and `died` is
+   set; later calls raise `RoostError("runtime_died")`.
 8. After `stop`, `open` and `prepare` raise `RoostError("runtime_died")`, and no process is left.
 9. Numbers are checked here once more before native code sees them: whatever is out of range raises
    `RoostError("bad_request")` and the runtime lives on.
@@ -157,7 +158,7 @@ class Backend(Protocol):
     ) -> Runtime:
         """Start a runtime; `on_progress` gets 0..1 while it loads.
 
-        Raises `RoostError("load_failed")` with a reason a person can act on. When cancelled it leaves
-        no process behind.
+        Raises `RoostError("load_failed")` with a reason a person can act on. When cancelled it
+        leaves no process behind.
         """
         ...

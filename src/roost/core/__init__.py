@@ -1,1 +1,1 @@
-"""VALUE: the vocabulary every room shares: ids, requests, stream events, usage, snapshots, models."""
+"""VALUE: the vocabulary every room shares: ids, requests, events, usage, snapshots, models."""

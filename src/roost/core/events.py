@@ -29,7 +29,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
-    """One token with its natural log probability; `raw` holds its bytes, also of a partial character."""
+    """One token with its natural log probability; `raw` holds its bytes, even half a character."""
 
     text: str
     logprob: float

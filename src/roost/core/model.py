@@ -12,9 +12,9 @@ class Manifest(msgspec.Struct, frozen=True):
 
     `path` is the absolute path of its first (or only) file; `digest` is `sha256:…` of that file.
     `ctx_train` is the context length in tokens the model was trained for.
-    `chat_template` is None where the model has none (a base model): chat is then refused, never guessed.
-    `control_tokens` are the texts of tokens that steer the model, which user text must never become.
-    `max_token_bytes` is the length of the longest token, a lower bound for counting without a tokenizer.
+    `chat_template` is None where the model has none (a base model): chat is then refused, not guessed.
+    `control_tokens` are the texts of tokens that steer the model; user text must never become one.
+    `max_token_bytes` is the longest token's length: bytes / that is a lower bound of a text's tokens.
     `source` says where it came from (`pypi:…`, `hf:…`, `file:…`), `licence` what its source states.
     """
 
@@ -60,7 +60,7 @@ class RuntimeKey(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a backend claims to do; the conformance suite tests what is claimed and reports the rest."""
+    """What a backend claims; the conformance suite tests what is claimed and reports the rest."""
 
     chat: bool = False
     completion: bool = False

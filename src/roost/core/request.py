@@ -32,7 +32,7 @@ class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
 
 
 class TokensPrompt(msgspec.Struct, frozen=True, tag="tokens"):
-    """Token ids of this very model; checked against its vocabulary before any native code sees them."""
+    """Token ids of this very model; checked against its vocabulary before native code sees them."""
 
     tokens: tuple[int, ...]
 
@@ -76,8 +76,8 @@ class GenerateRequest(msgspec.Struct, frozen=True):
 class Terms(msgspec.Struct, frozen=True):
     """Under which terms a request is served: everything about a call that is not its content.
 
-    `chain` is the hash chain of the conversation so far, oldest prefix first, empty for raw prompts:
-    entry i stands for (tenant, model, messages[: i + 1]).
+    `chain` is the hash chain of the conversation so far, oldest prefix first, empty for raw
+    prompts: entry i stands for (tenant, model, messages[: i + 1]).
     `prompt_bytes` feeds the estimate of prompt tokens before a node has counted them.
     `timeout_s` counts from arrival; None means no deadline of the client's own.
     """

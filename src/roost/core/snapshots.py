@@ -1,4 +1,4 @@
-"""VALUE: what one part tells another about itself. Snapshots advise; only their owner decides by them."""
+"""VALUE: what one part tells another about itself; snapshots advise, only owners decide."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class StreamKey(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """Start a runtime for this model under this name; answered by `on_loaded` or `on_load_failed`."""
+    """Start a runtime of this model under this name; `on_loaded` or `on_load_failed` answers."""
 
     model: ModelId
     runtime: RuntimeId
@@ -57,7 +57,7 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Stop (`paused`) or go on reading the backend's stream: its outbox is full, or has room again."""
+    """Stop (`paused`) or go on reading the backend's stream: its outbox is full, or has room."""
 
     key: StreamKey
     paused: bool

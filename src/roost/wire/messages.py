@@ -10,10 +10,10 @@ A node dials in. The order on a fresh link:
 and for each request:
 
     gateway   Open
-    node      Refused                                 nothing was started, the lease is free again
-           or Phase* Events*                          the last of the events is the one terminal event
+    node      Refused               nothing was started, the lease is free again
+           or Phase* Events*        the last of the events is the one terminal event
     gateway   Credit*, at most one Cancel
-    node      Released                                always, exactly once, always last
+    node      Released              always, exactly once, always last
 
 `Released` is the acknowledgement that slot, memory and lease are free; only then may the gateway
 count the capacity as free. After a Cancel the node may skip the terminal event but not `Released`.
@@ -35,7 +35,7 @@ from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
 
 VERSION = 1
-"""Version of this protocol. A gateway accepts its own; anything else gets a Goodbye that says so."""
+"""Version of this protocol. A gateway accepts its own; all else gets a Goodbye that says so."""
 
 Waiting = Literal["loading", "preparing"]
 
@@ -81,7 +81,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class Released(msgspec.Struct, frozen=True, tag="released"):
-    """Everything the stream held is free. `cancel_to_free_s` only after a Cancel that found work."""
+    """All that the stream held is free. `cancel_to_free_s` only after a Cancel that found work."""
 
     stream: StreamId
     phase: Literal["waiting", "prefill", "decode", "done"]
@@ -89,7 +89,7 @@ class Released(msgspec.Struct, frozen=True, tag="released"):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """The gateway accepts the node. `ping_s` is the interval at which it expects to hear something."""
+    """The gateway accepts the node. `ping_s`: how often it expects to hear something."""
 
     version: int
     gateway: str
