@@ -1,0 +1,61 @@
+"""Fixtures that every room may use."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+Eventually = Callable[..., Awaitable[None]]
+
+
+@dataclass
+class Clock:
+    """A monotonic clock cranked by hand; `now` is in seconds and only ever grows."""
+
+    now: float = 1000.0
+
+    def advance(self, seconds: float) -> float:
+        """Move time forward and say what time it is then."""
+        assert seconds >= 0, "a monotonic clock does not go back"
+        self.now += seconds
+        return self.now
+
+    def __call__(self) -> float:
+        """Read the clock, for code that takes a function."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Give a clock that stands still until it is told to advance."""
+    return Clock()
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Give a random source that is the same in every run."""
+    return random.Random(0)
+
+
+async def _eventually(
+    condition: Callable[[], bool], *, within_s: float = 5.0, what: str = ""
+) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {within_s} s: {what or condition}")
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """Wait until a condition holds, for real processes and sockets; pass it a function.
+
+    This is the one place in the tests that sleeps; with machines, pass `now` instead.
+    """
+    return _eventually
