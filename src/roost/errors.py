@@ -136,5 +136,5 @@ class RoostError(Exception):
 def fail(
     reason: str, message: str, *, param: str | None = None, retry_after_s: int | None = None
 ) -> RoostError:
-    """Build the exception, for lines such as `raise fail("bad_request", "…", param="stop")`."""
+    """Build the exception for a reason; the line that calls this begins with `raise`."""
     return RoostError(Failure(reason, message, param, retry_after_s))

@@ -12,9 +12,9 @@ class Manifest(msgspec.Struct, frozen=True):
 
     `path` is the absolute path of its first (or only) file; `digest` is `sha256:…` of that file.
     `ctx_train` is the context length in tokens the model was trained for.
-    `chat_template` is None where the model has none (a base model): chat is then refused, not guessed.
+    `chat_template` is None where the model has none (a base model): chat is then refused.
     `control_tokens` are the texts of tokens that steer the model; user text must never become one.
-    `max_token_bytes` is the longest token's length: bytes / that is a lower bound of a text's tokens.
+    `max_token_bytes` is the longest token's length: a text has at least bytes / that tokens.
     `source` says where it came from (`pypi:…`, `hf:…`, `file:…`), `licence` what its source states.
     """
 
