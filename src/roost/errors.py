@@ -81,6 +81,9 @@ REASONS: dict[str, Kind] = {
     "runtime_died": _peer(502, "The runtime that served the request ended unexpectedly."),
     "runtime_error": _peer(502, "The runtime reported an error."),
     "upstream_error": _peer(502, "The upstream server failed or broke the protocol."),
+    "storage_error": _peer(
+        503, "A disk or a file that roost keeps cannot be used.", retryable=False
+    ),
     "internal": Kind(Fault.OURS, 500, retryable=False, meaning="A defect in roost."),
 }
 
