@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,10 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+SPARE_BYTES = 64 * 2**20
+"""Left free on the disk by anything large: logs and the database have to live there too."""
+
+
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
     """Turn the operating system's errors about files into `storage_error`, without the path."""
@@ -66,6 +71,18 @@ def storage_error(error: OSError) -> RoostError:
         "storage_error",
         f"A file under ROOST_HOME cannot be used: {cause}. Check free space and permissions.",
     )
+
+
+def require_space(folder: Path, need_bytes: int) -> None:
+    """Raise `storage_error` unless `need_bytes` fit on `folder`'s disk with some room to spare."""
+    with translated():
+        free = shutil.disk_usage(folder).free
+    if need_bytes > free - SPARE_BYTES:
+        raise fail(
+            "storage_error",
+            f"Not enough disk space: {need_bytes / 1e9:.1f} GB are needed"
+            f" and {free / 1e9:.1f} GB are free. Free some or move ROOST_HOME.",
+        )
 
 
 def lock_now(path: Path, *, shared: bool = False) -> int | None:
