@@ -35,14 +35,12 @@ IMPURE = {
     *("selectors", "signal", "socket", "socketserver", "ssl", "subprocess", "threading", "_thread"),
     *("http", "urllib", "ftplib", "smtplib", "sqlite3"),
     *("fcntl", "glob", "io", "mmap", "os", "pathlib", "pty", "resource", "shutil", "tempfile"),
-    *("time", "random", "secrets", "uuid", "datetime", "logging", "atexit", "gc"),
+    *("time", "random", "secrets", "uuid", "logging", "atexit", "gc"),
 }
 # What a pure module may use besides the standard library: plain data, in every room.
 PLAIN = {"msgspec"}
 # The sandbox of chat templates is a pure function of a template and messages.
 PURE_LIBRARIES = {("roost.text", "jinja2")}
-# The one pure module that also reads the environment and a file, in functions named `read_*`.
-READER = "roost.config"
 # What defines a room is what it cannot know.
 ABSENT = {
     "fleet": {"json", "http", "urllib", "email", "html", "msgspec.json"},
@@ -57,18 +55,12 @@ class Import(NamedTuple):
     module: str
     line: int
     typing_only: bool
-    in_reader: bool
 
 
 def _typing_only(tree: ast.Module) -> set[ast.AST]:
     blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If)]
     guards = [n for n in blocks if ast.unparse(n.test).removeprefix("typing.") == "TYPE_CHECKING"]
     return {child for guard in guards for part in guard.body for child in ast.walk(part)}
-
-
-def _readers(source: Source) -> set[ast.AST]:
-    named = [f for f in source.functions() if f.name.lstrip("_").startswith("read")]
-    return {child for function in named for child in ast.walk(function)}
 
 
 def _modules(node: ast.AST, source: Source) -> Iterator[str]:
@@ -86,9 +78,9 @@ def _modules(node: ast.AST, source: Source) -> Iterator[str]:
 
 def imports(source: Source) -> list[Import]:
     """List every import of a module, also those inside functions."""
-    typing_only, readers = _typing_only(source.tree), _readers(source)
+    typing_only = _typing_only(source.tree)
     return [
-        Import(module, node.lineno, node in typing_only, node in readers)
+        Import(module, node.lineno, node in typing_only)
         for node in source.nodes
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for module in _modules(node, source)
@@ -118,8 +110,8 @@ def kinds_pure(source: Source) -> Iterator[str]:
     if source.kind not in PURE:
         return
     for item in imports(source):
-        top, reads = item.module.partition(".")[0], source.name == READER and item.in_reader
-        if item.typing_only or reads or top == "roost":
+        top = item.module.partition(".")[0]
+        if item.typing_only or top == "roost":
             continue
         allowed = top in sys.stdlib_module_names | PLAIN or _plain_here(source, top)
         if top in IMPURE or not allowed:
@@ -259,7 +251,7 @@ def test_right_direction_is_accepted() -> None:
         ("from pathlib import Path", "pathlib in a MACHINE"),
         ("import structlog", "structlog in a MACHINE"),
         ("import jinja2", "jinja2 in a MACHINE"),
-        ("def read_it():\n import os", "os in a MACHINE"),
+        ("def f():\n import os", "os in a MACHINE"),
         ("async def f(): ...", "never waits"),
         ("class P(Protocol):\n async def f(self):\n  await g()", "never waits"),
     ],
@@ -279,14 +271,6 @@ def test_pure_machine_is_accepted() -> None:
     assert list(kinds_pure(template)) == []
     shell = parse('"""SHELL: x."""\nimport asyncio\n')
     assert list(kinds_pure(shell)) == []
-
-
-def test_only_config_reads_and_only_where_it_says_so() -> None:
-    """The environment is read by config alone, inside a function named for it."""
-    text = '"""VALUE: x."""\ndef read_environment():\n    import os\n'
-    assert list(kinds_pure(parse(text, "src/roost/config.py"))) == []
-    assert list(kinds_pure(parse(text, "src/roost/core/x.py"))) != []
-    assert list(kinds_pure(parse('"""VALUE: x."""\nimport os\n', "src/roost/config.py"))) != []
 
 
 def test_shell_below_a_machine_is_found() -> None:

@@ -1,0 +1,8 @@
+"""VALUE: settings. `roost.config.read` fills them from this process, and only it looks outside."""
+
+from __future__ import annotations
+
+from roost.config.load import Loaded, Machine, load
+from roost.config.table import TABLE, Setting, Settings
+
+__all__ = ["TABLE", "Loaded", "Machine", "Setting", "Settings", "load"]

@@ -1,0 +1,48 @@
+"""SHELL: reads this process's flags, environment and settings file; nothing else in roost does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from roost.config.load import FILE, Loaded, Machine, home_of, load
+from roost.errors import fail
+
+
+def read(flags: Mapping[str, object]) -> Loaded:
+    """Load the settings of this process from its flags, its environment and its file.
+
+    `flags` may also hold `config`, the path of a file that then has to exist.
+    """
+    environ, machine = read_environment(), _read_machine()
+    home = Path(home_of(environ, flags, machine)).expanduser().absolute()
+    named = str(flags.get("config") or "")
+    text = _read_file(Path(named) if named else home / FILE, must_exist=bool(named))
+    loaded = load(environ, flags, text, machine)
+    return loaded._replace(settings=loaded.settings._replace(home=str(home)))
+
+
+def read_environment() -> dict[str, str]:
+    """Copy the environment, for children that need it."""
+    return dict(os.environ)
+
+
+def _read_machine() -> Machine:
+    import platformdirs
+
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return Machine(cores, platformdirs.user_data_dir("roost", appauthor=False))
+
+
+def _read_file(path: Path, *, must_exist: bool) -> str:
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        if must_exist:
+            raise fail("bad_request", "--config names a file that does not exist") from None
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        why = type(error).__name__
+        raise fail("bad_request", f"{path.name} cannot be read ({why}): check the file") from None

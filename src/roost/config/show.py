@@ -1,0 +1,103 @@
+"""DECIDER: the table of settings as flags, as `config show` and as reference documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from roost.config.load import FILE, MASK, Loaded
+from roost.config.table import TABLE, Setting, Value
+
+if TYPE_CHECKING:
+    import argparse
+
+
+class Shown(NamedTuple):
+    """One line of `roost config show`; a secret's value is masked."""
+
+    name: str
+    value: Value
+    unit: str
+    origin: str
+
+
+def add_flags(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """Give a verb the flags of the settings it uses, and `--config`.
+
+    A name that ends in a dot stands for all settings that begin with it. Values stay text: `load`
+    checks them, so that a wrong flag and a wrong variable read alike.
+    """
+    parser.add_argument("--config", metavar="FILE", help=f"settings file (default: home/{FILE})")
+    for name in names:
+        rows = [row for row in TABLE if row.name == name or _is_part(row.name, name)]
+        assert rows, f"{name} is no setting"
+        for row in rows:
+            if isinstance(row.default, bool):
+                # A switch may stand without its value.
+                parser.add_argument(row.flag, nargs="?", const="true", help=row.help)
+            else:
+                parser.add_argument(row.flag, metavar=_metavar(row), help=row.help)
+
+
+def _is_part(name: str, prefix: str) -> bool:
+    return prefix.endswith(".") and name.startswith(prefix)
+
+
+def _metavar(row: Setting) -> str:
+    if row.choices:
+        return "{" + ",".join(row.choices) + "}"
+    words = {str: "TEXT", tuple: "A,B", int: "N", float: "N"}
+    return row.unit.upper() or words[type(row.default)]
+
+
+def describe(loaded: Loaded) -> list[Shown]:
+    """List every setting in force with its unit and where it came from, secrets masked."""
+    values = {row.name: getattr(loaded.settings, row.attribute) for row in TABLE}
+    return [
+        Shown(r.name, _masked(r, values[r.name]), r.unit, loaded.origins[r.name]) for r in TABLE
+    ]
+
+
+def _masked(row: Setting, value: Value) -> Value:
+    return MASK if row.secret and value else value
+
+
+def reference_markdown() -> str:
+    """Render `TABLE` as docs/settings.md."""
+    return _INTRODUCTION + "".join(_markdown_row(row) for row in TABLE)
+
+
+def _markdown_row(row: Setting) -> str:
+    default = str(row.default).lower() if isinstance(row.default, bool) else row.default
+    shown = f"`{default}`" if default not in ("", ()) else ""
+    named = f"`{row.variable}`" + "".join(f", `{alias}`" for alias in row.aliases)
+    notes = [row.help]
+    if row.choices:
+        notes.append("One of " + ", ".join(f"`{c}`" for c in row.choices) + ".")
+    if row.inherits:
+        notes.append(f"A `{row.inherits}` that is set counts here too.")
+    cells = (f"`{row.name}`", f"`{row.flag}`", named, shown, row.unit, " ".join(notes))
+    return "| " + " | ".join(cells) + " |\n"
+
+
+_INTRODUCTION = f"""\
+# Settings
+
+Written by `make docs` from the table in `src/roost/config/table.py`.
+
+A flag beats a variable, a variable beats the file, the file beats the default.
+The file is `{FILE}` in the home folder, or what `--config` names.
+`queue.length` is written there as
+
+```toml
+[queue]
+length = 64
+```
+
+An empty variable counts as not set.
+Lists are written with commas in flags and variables, and as lists of texts in the file.
+`roost config show` prints what is in force and where it comes from, with secrets masked.
+
+| setting | flag | variable | default | unit | meaning |
+|---|---|---|---|---|---|
+"""

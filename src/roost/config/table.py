@@ -1,0 +1,211 @@
+"""VALUE: every setting, in one table.
+
+A row called `queue.length` is the flag `--queue-length`, the variable `ROOST_QUEUE_LENGTH`, the key
+`length` under `[queue]` in roost.toml, the attribute `Settings.queue_length`, a line of
+`roost config show` and a line of docs/settings.md.
+
+This room imports no heavy library, msgspec included: what `--help` needs has to load at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Value = bool | int | float | str | tuple[str, ...]
+"""What a setting can be; its default says which. A tuple is a list of texts."""
+
+COUNT_MAX = 2**31 - 1
+DAY_S = 86_400.0
+
+
+class Setting(NamedTuple):
+    """One row: `least` and `most` bound numbers; `aliases` are older names of the variable.
+
+    `inherits` names a setting whose value, where somebody gave one, stands in for this default.
+    """
+
+    name: str
+    default: Value
+    unit: str
+    help: str
+    least: float = 0
+    most: float = COUNT_MAX
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    inherits: str = ""
+    secret: bool = False
+    reloadable: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The name in `Settings` and in an argparse namespace."""
+        return self.name.replace(".", "_")
+
+    @property
+    def flag(self) -> str:
+        """The name on a command line."""
+        return "--" + self.attribute.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The name in the environment."""
+        return f"ROOST_{self.attribute.upper()}"
+
+
+def _seconds(name: str, default: float, help_: str, least: float = 0.05) -> Setting:
+    return Setting(name, float(default), "s", help_, least=least, most=DAY_S)
+
+
+def _bytes(name: str, default: int, help_: str, least: int = 1) -> Setting:
+    return Setting(name, default, "bytes", help_, least=least)
+
+
+def _choice(name: str, choices: str, help_: str) -> Setting:
+    """Offer words, the default first."""
+    words = tuple(choices.split())
+    return Setting(name, words[0], "", help_, choices=words)
+
+
+def _switch(name: str, help_: str) -> Setting:
+    return Setting(name, default=False, unit="", help=help_)
+
+
+TABLE: tuple[Setting, ...] = (
+    Setting("host", "127.0.0.1", "", "Address to listen on; beyond loopback a key is needed."),
+    Setting("port", 7878, "", "Port to listen on; 0 takes a free one.", most=65_535),
+    Setting("home", "", "", "Where models, keys and state live; empty is the user's data folder."),
+    Setting("slots", 0, "slots", "Per runtime; 0 is 4, or 2 under 4 cores.", most=1024),
+    Setting(
+        *("max_in_flight", 0, "requests", "At once per model on a node; 0 is as many as slots."),
+        aliases=("ROOST_MAX_INFLIGHT",),
+    ),
+    Setting("queue.length", 64, "requests", "How many may wait; 0 refuses at once.", most=100_000),
+    _seconds("queue.wait_s", 60, "How long a request may wait before it is refused.", 0),
+    Setting("ctx", 4096, "tokens", "Context per slot, at most the model's own, which 0 takes."),
+    Setting("batch", 256, "tokens", "Prompt tokens per prefill step.", least=1, most=65_536),
+    Setting("threads", 0, "threads", "Per runtime; 0 leaves it to the backend.", most=4096),
+    Setting("default_model", "", "", "For requests that name none; empty is the only one served."),
+    Setting("backend", "auto", "", "Which backend runs models."),
+    Setting("llama_server", "", "", "A llama-server binary to use in place of the built-in one."),
+    _bytes("body_max_bytes", 16_777_216, "Largest request body."),
+    _bytes("body_offload_bytes", 1_048_576, "Bodies over this are parsed in another process."),
+    _bytes("head_max_bytes", 16_384, "Largest request line and headers.", least=1024),
+    _seconds("receipt.head_s", 10, "Until the headers must have arrived."),
+    _seconds("receipt.body_s", 60, "Until the body must have arrived."),
+    Setting("connections_max", 4096, "connections", "Open client connections.", least=1),
+    _seconds("stream.commit_after_s", 8, "Until status and headers go out without an event."),
+    _seconds("stream.keepalive_s", 10, "Between signs of life on a silent stream."),
+    _seconds("stream.write_deadline_s", 30, "How long the oldest unsent byte may wait."),
+    Setting("stream.buffer_events", 64, "events", "Held per stream for a slow client.", least=1),
+    _bytes("stream.send_buffer_bytes", 65_536, "Send buffer of a client's socket.", least=4096),
+    _seconds("link.ping_s", 1, "Between pings on a link."),
+    _seconds("link.suspect_s", 2, "Silence after which a node gets no new work."),
+    _seconds("link.stale_s", 5, "Silence after which a node is stale."),
+    _seconds("link.dead_s", 15, "Silence after which a node is dead and its requests fail."),
+    _bytes("link.message_max_bytes", 33_554_432, "Largest message on a link.", least=1024),
+    Setting("retry.ratio", 0.1, "", "Retries as a share of requests in the window.", most=1),
+    Setting("retry.floor", 3, "retries", "Always allowed in the window, whatever the share."),
+    _seconds("retry.window_s", 10, "Over which retries are counted."),
+    Setting("retry.attempts", 3, "attempts", "Per request, the first included.", least=1, most=10),
+    Setting("affinity.entries", 100_000, "entries", "Remembered ends of conversations."),
+    _seconds("affinity.ttl_s", 3600, "How long the end of a conversation is remembered."),
+    _seconds("runtime.start_timeout_s", 120, "Until a runtime must be ready."),
+    _seconds("runtime.stop_grace_s", 10, "Between asking a runtime to stop and killing it."),
+    _seconds("runtime.release_timeout_s", 30, "Until a cancelled slot must be free again."),
+    _seconds("render.timeout_s", 2, "For rendering one chat template."),
+    _bytes("render.output_max_bytes", 16_777_216, "Largest rendered prompt."),
+    _seconds("drain.grace_s", 30, "For requests to finish after TERM.", 0),
+    Setting("allowed_hosts", (), "", "Host names to answer to, besides loopback names."),
+    Setting("trusted_proxies", (), "", "Addresses whose forwarding headers are believed."),
+    Setting("base_path", "", "", "Prefix of every address, as /llm, behind a proxy."),
+    Setting("tls_cert", "", "", "Certificate file; with tls_key it turns TLS on."),
+    Setting("tls_key", "", "", "Key file of the certificate."),
+    _switch("insecure_http", "Serve beyond loopback without TLS."),
+    _choice("log_level", "info debug warning error", "Least important event to log."),
+    _choice("log_format", "auto json human", "For programs or people; auto asks the terminal."),
+    _choice("policy", "least_inflight weighted random", "Among nodes that are equally warm."),
+    _switch("strict", "Refuse unknown request fields in place of ignoring them."),
+    Setting(
+        *("upstream.max_in_flight", 2, "requests", "Per --upstream server; 0 is slots."),
+        inherits="max_in_flight",
+    ),
+    Setting(
+        *("upstream.queue_length", 0, "requests", "How many may wait in --upstream mode."),
+        inherits="queue.length",
+    ),
+    Setting("upstream.probe_path", "", "", "Address to probe; empty tries the usual ones."),
+    _seconds("upstream.probe_s", 2, "Between probes of a server, and until one must answer."),
+    _seconds("upstream.connect_s", 2, "Until a connection to a server must stand."),
+    _seconds("upstream.idle_s", 120, "Silence on an answer after which the server has failed."),
+    Setting("url", "", "", "For verbs that ask a gateway; empty is the one that runs here."),
+    Setting("api_key", "", "", "For verbs that ask a gateway.", secret=True),
+)
+BY_NAME = {row.name: row for row in TABLE}
+
+
+class Settings(NamedTuple):
+    """The settings in force, in the order of `TABLE`, which holds their meanings, units and bounds.
+
+    Zeros that mean "work it out" are worked out: `slots` and `max_in_flight` are at least 1, and
+    `home` is an absolute path.
+    """
+
+    host: str
+    port: int
+    home: str
+    slots: int
+    max_in_flight: int
+    queue_length: int
+    queue_wait_s: float
+    ctx: int
+    batch: int
+    threads: int
+    default_model: str
+    backend: str
+    llama_server: str
+    body_max_bytes: int
+    body_offload_bytes: int
+    head_max_bytes: int
+    receipt_head_s: float
+    receipt_body_s: float
+    connections_max: int
+    stream_commit_after_s: float
+    stream_keepalive_s: float
+    stream_write_deadline_s: float
+    stream_buffer_events: int
+    stream_send_buffer_bytes: int
+    link_ping_s: float
+    link_suspect_s: float
+    link_stale_s: float
+    link_dead_s: float
+    link_message_max_bytes: int
+    retry_ratio: float
+    retry_floor: int
+    retry_window_s: float
+    retry_attempts: int
+    affinity_entries: int
+    affinity_ttl_s: float
+    runtime_start_timeout_s: float
+    runtime_stop_grace_s: float
+    runtime_release_timeout_s: float
+    render_timeout_s: float
+    render_output_max_bytes: int
+    drain_grace_s: float
+    allowed_hosts: tuple[str, ...]
+    trusted_proxies: tuple[str, ...]
+    base_path: str
+    tls_cert: str
+    tls_key: str
+    insecure_http: bool
+    log_level: str
+    log_format: str
+    policy: str
+    strict: bool
+    upstream_max_in_flight: int
+    upstream_queue_length: int
+    upstream_probe_path: str
+    upstream_probe_s: float
+    upstream_connect_s: float
+    upstream_idle_s: float
+    url: str
+    api_key: str
