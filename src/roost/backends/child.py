@@ -1,0 +1,158 @@
+"""SHELL: child processes that can neither outlive this one nor leave anything behind.
+
+A child runs under `shim`, in a session of its own, with a lifetime pipe whose writing end only
+this process holds. Its end is awaited through a pidfd, and its group is killed while the group's
+leader is a zombie: until it is reaped, its number cannot belong to anybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from roost.errors import fail
+
+SHIM = str(Path(__file__).with_name("shim.py"))
+STDIN_MAX_BYTES = 16 * 1024
+LOG_MAX_BYTES = 4 * 1024 * 1024
+TAIL_MAX_BYTES = 16 * 1024
+REAP_TIMEOUT_S = 10.0
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What to run and where its output goes.
+
+    `stdin` is given to it whole, at most `STDIN_MAX_BYTES`: a pipe takes that without waiting, and
+    unlike arguments it is nobody else's to read. `env` None hands on the environment of this
+    process, because drivers of accelerators are found through variables nobody here can list.
+    `log_max_bytes` bounds the log file; the one before it is kept.
+    """
+
+    argv: tuple[str, ...]
+    log_path: str
+    stdin: bytes = b""
+    env: dict[str, str] | None = None
+    log_max_bytes: int = LOG_MAX_BYTES
+
+
+class Child:
+    """A running program; made by `start`."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], lifetime_fd: int, log_path: str) -> None:
+        self.died = asyncio.Event()
+        self.status: int | None = None
+        self._popen = popen
+        self._lifetime_fd = lifetime_fd
+        self._log_path = log_path
+        self._loop = asyncio.get_running_loop()
+        self._watch()
+
+    @property
+    def pid(self) -> int:
+        """The process group's number: the shim, whose child the program is."""
+        return self._popen.pid
+
+    def _watch(self) -> None:
+        if hasattr(os, "pidfd_open"):
+            pidfd = os.pidfd_open(self.pid)
+            self._loop.add_reader(pidfd, self._on_exit, pidfd)
+        else:
+            # Without pidfd a thread has to wait; it ends with the child.
+            threading.Thread(target=self._wait_in_thread, daemon=True).start()
+
+    def _wait_in_thread(self) -> None:
+        self._popen.wait()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._on_exit, None)
+
+    def _on_exit(self, pidfd: int | None) -> None:
+        self.kill()
+        if pidfd is not None:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+        self.status = self._popen.wait()
+        os.close(self._lifetime_fd)
+        self.died.set()
+
+    def kill(self) -> None:
+        """Kill the whole group at once; `died` follows when the kernel says so."""
+        if not self.died.is_set():
+            # EPERM is what macOS says of a group of zombies.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    async def terminate(self, grace_s: float) -> None:
+        """Ask politely, kill after `grace_s` seconds or on cancellation, and reap; idempotent."""
+        try:
+            if not self.died.is_set():
+                os.kill(self.pid, signal.SIGTERM)
+                async with asyncio.timeout(grace_s):
+                    await self.died.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.kill()
+        await self.reaped()
+
+    async def reaped(self) -> None:
+        """Wait until it is gone; raises `runtime_error` when not even the kernel can end it."""
+        try:
+            async with asyncio.timeout(REAP_TIMEOUT_S):
+                await self.died.wait()
+        except TimeoutError:
+            raise fail("runtime_error", "A runtime's process cannot be killed.") from None
+
+    def tail(self, lines: int) -> tuple[str, ...]:
+        """Give the last `lines` lines of its log, for a person who asks why it ended."""
+        try:
+            with Path(self._log_path).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_MAX_BYTES))
+                text = log.read(TAIL_MAX_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ()
+        return tuple(deque(text.splitlines(), maxlen=lines))
+
+
+async def start(program: Program) -> Child:
+    """Start a program; it has been forked when this returns, and may yet fail to run.
+
+    Raises `load_failed` when the operating system refuses.
+    """
+    if len(program.stdin) > STDIN_MAX_BYTES:
+        raise ValueError("stdin is too long to be given at once")
+    reader, writer = os.pipe()
+    try:
+        popen = _popen(program, reader)
+    except OSError as error:
+        os.close(writer)
+        raise fail("load_failed", f"A process cannot be started: {error.strerror}.") from None
+    finally:
+        os.close(reader)
+    return Child(popen, writer, program.log_path)
+
+
+def _popen(program: Program, lifetime_fd: int) -> subprocess.Popen[bytes]:
+    Path(program.log_path).parent.mkdir(parents=True, exist_ok=True)
+    shim = (sys.executable, "-S", "-E", "-I", SHIM, str(lifetime_fd), program.log_path)
+    popen = subprocess.Popen(
+        [*shim, str(program.log_max_bytes), *program.argv],
+        stdin=subprocess.PIPE if program.stdin else subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=program.env,
+        pass_fds=(lifetime_fd,),
+        start_new_session=True,
+    )
+    if popen.stdin:
+        with contextlib.suppress(BrokenPipeError), popen.stdin as stdin:
+            stdin.write(program.stdin)
+    return popen
