@@ -1,0 +1,66 @@
+"""DECIDER: what is wrong with a well-formed message, in words; the failures a link ends with."""
+
+from __future__ import annotations
+
+import math
+
+from roost.core.snapshots import NodeStatus
+from roost.errors import Failure
+from roost.wire.messages import VERSION, Hello, Open, Status
+
+_NAME_MAX = 128
+_ID_EXTRA = frozenset("._-:")
+
+
+def about_hello(message: Hello) -> str | None:
+    """A complaint about a node's introduction, or None."""
+    plain = _is_id(message.node) and _is_name(message.name)
+    return None if plain else "introduced itself with an unusable id or name"
+
+
+def about_status(message: Status, last_seq: int | None) -> str | None:
+    """A complaint about a report that follows the one numbered `last_seq`, or None."""
+    if last_seq is not None and message.seq != last_seq + 1:
+        return "skipped or repeated a status"
+    return None if _is_plausible(message.status) else "reported impossible numbers"
+
+
+def about_open(message: Open) -> str | None:
+    """A complaint about the numbers of an Open, or None."""
+    if message.credit < 0:
+        return "opened a stream with negative credit"
+    if message.deadline_s is not None and not math.isfinite(message.deadline_s):
+        return "opened a stream with a deadline that is no number"
+    return None
+
+
+def broken(peer: str, complaint: str) -> Failure:
+    """The peer (`node` or `gateway`) did what it may not."""
+    return Failure("upstream_error", f"the {peer} broke the link protocol: it {complaint}")
+
+
+def other_version(peer: str, version: int) -> Failure:
+    """The peer speaks another version of the protocol."""
+    return Failure(
+        "unsupported",
+        f"the {peer} speaks link version {version}, this side speaks {VERSION}: "
+        "install the same roost release on both",
+    )
+
+
+def _is_id(text: str) -> bool:
+    """Whether an id is safe in headers, metrics and logs."""
+    if not 0 < len(text) <= _NAME_MAX:
+        return False
+    return text.isascii() and all(c.isalnum() or c in _ID_EXTRA for c in text)
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _NAME_MAX and text.isprintable()
+
+
+def _is_plausible(status: NodeStatus) -> bool:
+    counts = [status.in_flight, status.max_in_flight]
+    counts += [n for offer in status.models for n in (offer.slots, offer.ctx, offer.size_bytes)]
+    counts += [slot.tokens for runtime in status.runtimes for slot in runtime.slots]
+    return min(counts) >= 0

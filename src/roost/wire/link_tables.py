@@ -1,0 +1,95 @@
+"""VALUE: what may be said and heard on a link in each state, and what an end may ask for."""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from roost.errors import Failure
+from roost.wire.messages import (
+    Cancel,
+    Credit,
+    Events,
+    FromGateway,
+    FromNode,
+    Goodbye,
+    Hello,
+    Open,
+    Phase,
+    Ping,
+    Pong,
+    Refused,
+    Released,
+    Status,
+    Welcome,
+)
+
+EndState = Literal["greeting", "up", "closed"]
+_Table: TypeAlias = dict[tuple[EndState, type], EndState]
+
+NODE_HEARS: _Table = {
+    ("greeting", Welcome): "up",
+    ("greeting", Goodbye): "closed",
+    ("up", Open): "up",
+    ("up", Credit): "up",
+    ("up", Cancel): "up",
+    ("up", Ping): "up",
+    ("up", Pong): "up",
+    ("up", Goodbye): "closed",
+}
+NODE_SAYS: _Table = {
+    ("greeting", Hello): "greeting",
+    ("greeting", Goodbye): "closed",
+    ("up", Status): "up",
+    ("up", Phase): "up",
+    ("up", Events): "up",
+    ("up", Refused): "up",
+    ("up", Released): "up",
+    ("up", Goodbye): "closed",
+}
+GATEWAY_HEARS: _Table = {
+    ("greeting", Hello): "up",
+    ("greeting", Goodbye): "closed",
+    ("up", Status): "up",
+    ("up", Phase): "up",
+    ("up", Events): "up",
+    ("up", Refused): "up",
+    ("up", Released): "up",
+    ("up", Ping): "up",
+    ("up", Pong): "up",
+    ("up", Goodbye): "closed",
+}
+GATEWAY_SAYS: _Table = {
+    ("greeting", Goodbye): "closed",
+    ("up", Open): "up",
+    ("up", Credit): "up",
+    ("up", Cancel): "up",
+    ("up", Goodbye): "closed",
+}
+"""Hello of the node, Welcome, pings and pongs are said by the machines themselves."""
+
+_Message = TypeVar("_Message")
+
+
+class Deliver(msgspec.Struct, Generic[_Message], frozen=True):
+    """Give this message to the room behind the link; it was legal."""
+
+    message: _Message
+
+
+class Send(msgspec.Struct, Generic[_Message], frozen=True):
+    """Put this message on the connection."""
+
+    message: _Message
+
+
+class Close(msgspec.Struct, frozen=True):
+    """Close the connection, after what was sent before; `again` says whether to dial anew."""
+
+    failure: Failure
+    again: bool = True
+
+
+NodeOutput: TypeAlias = Deliver[FromGateway] | Send[FromNode] | Close
+GatewayOutput: TypeAlias = Deliver[FromNode] | Send[FromGateway] | Close

@@ -1,0 +1,120 @@
+"""The pump: a link over a real pair, from greeting to every way it can end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from roost.core.ids import NodeId, StreamId
+from roost.core.snapshots import NodeStatus
+from roost.errors import Failure
+from roost.wire.heartbeat import LinkSettings
+from roost.wire.link import GatewayEnd, NodeEnd
+from roost.wire.link_tables import Close
+from roost.wire.memory import GatewayConnection, NodeConnection, memory_pair
+from roost.wire.messages import (
+    VERSION,
+    FromGateway,
+    FromNode,
+    Goodbye,
+    Hello,
+    Released,
+    Status,
+    Welcome,
+)
+from roost.wire.pump import Pump, PumpSettings
+
+HELLO = Hello(VERSION, NodeId("n"), "n", "i", "roost")
+BYE = Failure("draining", "shutting down")
+STATUS = Status(0, NodeStatus((), (), 0, 4))
+QUICK = LinkSettings(ping_s=0.01, dead_s=0.1, greeting_s=0.1)
+CALM = LinkSettings()
+Eventually = Callable[..., Awaitable[None]]
+
+
+def _node_pump(
+    connection: NodeConnection, settings: LinkSettings, heard: list[FromGateway]
+) -> Pump[FromNode, FromGateway]:
+    async def deliver(message: FromGateway) -> None:
+        heard.append(message)
+
+    end = NodeEnd(HELLO, settings, time.monotonic())
+    pump = Pump(end, connection, deliver, PumpSettings(queue_max=8, flush_s=0.05), time.monotonic)
+    pump.start_with(end.start())
+    return pump
+
+
+def _gateway_pump(
+    connection: GatewayConnection, settings: LinkSettings, heard: list[FromNode]
+) -> Pump[FromGateway, FromNode]:
+    async def deliver(message: FromNode) -> None:
+        heard.append(message)
+
+    end = GatewayEnd("g", settings, time.monotonic())
+    return Pump(end, connection, deliver, PumpSettings(queue_max=8, flush_s=0.05), time.monotonic)
+
+
+async def test_two_pumps_make_a_link(eventually: Eventually) -> None:
+    """They greet, stay alive past `dead_s` on pings alone, and part with the reason given."""
+    near, far = memory_pair()
+    to_node: list[FromGateway] = []
+    to_gateway: list[FromNode] = []
+    node, gateway = _node_pump(near, QUICK, to_node), _gateway_pump(far, QUICK, to_gateway)
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(node.run()), group.create_task(gateway.run())]
+        await eventually(lambda: bool(to_node))
+        node.post(STATUS)
+        until = time.monotonic() + 2 * QUICK.dead_s
+        await eventually(lambda: time.monotonic() > until)
+        assert not any(task.done() for task in ends)
+        gateway.post(Goodbye(BYE, again=False))
+    assert [task.result() for task in ends] == [Close(BYE, again=False)] * 2
+    assert to_node == [Welcome(VERSION, "g", 0.01)]
+    assert to_gateway == [HELLO, STATUS]
+
+
+async def test_a_lost_connection_ends_the_run() -> None:
+    """The peer closes without a word: the link says so, and dialling again makes sense."""
+    near, far = memory_pair()
+    pump = _node_pump(near, CALM, [])
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(pump.run())
+        assert await far.receive() == HELLO
+        await far.close()
+    assert running.result() == Close(Failure("node_lost", "the connection was lost"))
+
+
+async def test_a_silent_peer_is_given_up() -> None:
+    """A peer that neither reads nor writes is dropped after the greeting time."""
+    near, far = memory_pair()
+    close = await _node_pump(near, QUICK, []).run()
+    assert close.failure.reason == "node_lost"
+    assert await far.receive() == HELLO
+    assert await far.receive() is None
+
+
+async def test_a_peer_that_does_not_read_fills_a_bounded_queue(eventually: Eventually) -> None:
+    """The queue's limit closes the link; it never grows past it."""
+    near, far = memory_pair(messages_max=1)
+    heard: list[FromGateway] = []
+    pump = _node_pump(near, CALM, heard)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(pump.run())
+        await far.send(Welcome(VERSION, "g", 1.0))
+        await eventually(lambda: bool(heard))
+        for _ in range(20):
+            pump.post(Released(StreamId(1), "done"))
+    assert running.result().failure.reason == "node_lost"
+    assert "wait for a peer that stalls" in running.result().failure.message
+
+
+async def test_a_cancelled_run_closes_its_connection() -> None:
+    """Whoever stops a pump leaves no open connection behind."""
+    near, far = memory_pair()
+    pump = _node_pump(near, CALM, [])
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(pump.run())
+        assert await far.receive() == HELLO
+        running.cancel()
+    assert await far.receive() is None
