@@ -6,7 +6,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-fast sim bench-gateway demo format clean
+.PHONY: help install check test test-fast sim bench-gateway demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench-gateway: $(STAMP) ## CPU and latency the gateway adds
 # turns its exit status into another one.
 demo: $(LITE) ## pull a small real model and serve it on 127.0.0.1:7878
 	@exec $(BIN)/roost demo
+
+docs: $(STAMP) ## write the reference pages that come from code
+	$(BIN)/python -m tests.reference
 
 format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff format .

@@ -377,7 +377,7 @@ BAD: tuple[tuple[Check, str, str], ...] = (
     (imports_safe, "from marshal import loads\n", "use msgspec"),
     (signatures_typed, "def f(a: dict[str, Any]): ...\n", "has Any"),
     (signatures_typed, "def f() -> typing.Any: ...\n", "has Any"),
-    (at_home_anywhere, "x = '/ro" + "ot/x'\n", "one machine"),
+    (at_home_anywhere, "x = '/" + "root/x'\n", "one machine"),
     (at_home_anywhere, "x = 'files.python" + "hosted.org'\n", "one machine"),
 )
 

@@ -68,8 +68,8 @@ def reference_markdown() -> str:
 
 
 def _markdown_row(row: Setting) -> str:
-    default = str(row.default).lower() if isinstance(row.default, bool) else row.default
-    shown = f"`{default}`" if default not in ("", ()) else ""
+    default = f"{row.default:g}" if isinstance(row.default, float) else str(row.default).lower()
+    shown = f"`{default}`" if row.default not in ("", ()) else ""
     named = f"`{row.variable}`" + "".join(f", `{alias}`" for alias in row.aliases)
     notes = [row.help]
     if row.choices:

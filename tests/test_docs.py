@@ -1,0 +1,162 @@
+"""Documents that can be checked are checked: commands, links, proofs, reference pages, versions."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import roost
+from tests.reference import PAGES
+from tests.source import ROOT, sources
+
+CHECKLIST = re.compile(r"^- \[(?P<mark>[ x])\] (?P<id>\w+) .* — proof:(?P<proof>.*)$")
+GUARANTEE = re.compile(r"^- .+ — (?P<proof>\S+)$")
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)(?P<target>[^)#\s]+)")
+PROOF = re.compile(r"(?:tests|docs)/[\w/.-]+(?:::\w+)?")
+SECTIONS = ("Context", "Decision", "Consequences")
+
+
+def read(path: str) -> str:
+    """Read a document by its path from the root."""
+    return (ROOT / path).read_text("utf-8")
+
+
+def known_tests() -> set[str]:
+    """List every test as `tests/room/test_x.py::test_name`."""
+    return {
+        f"{source.path}::{node.name}"
+        for source in sources()
+        if not source.shipped
+        for node in source.nodes
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name[:5] == "test_"
+    }
+
+
+def missing_proofs(text: str) -> Iterator[str]:
+    """Find named tests and documents that do not exist."""
+    known = known_tests()
+    for proof in PROOF.findall(text):
+        if proof not in known and ("::" in proof or not (ROOT / proof).is_file()):
+            yield f"{proof} does not exist"
+
+
+def unproved_ticks(text: str) -> Iterator[str]:
+    """Find checklist items that are ticked without a proof that exists, or are not items at all."""
+    for line in (line for line in text.splitlines() if line.startswith("- [")):
+        item = CHECKLIST.match(line)
+        if not item:
+            yield f"no id or no proof: {line[:60]}"
+        elif item["mark"] == "x":
+            if not PROOF.search(item["proof"]):
+                yield f"{item['id']} is ticked without a proof"
+            yield from missing_proofs(item["proof"])
+
+
+def unproved_guarantees(text: str) -> Iterator[str]:
+    """Find promises whose last word is not a test that exists."""
+    for line in (line for line in text.splitlines() if line.startswith("- ")):
+        promise = GUARANTEE.match(line)
+        if not promise or promise["proof"] not in known_tests():
+            yield f"no test: {line}"
+
+
+def broken_links(path: str) -> Iterator[str]:
+    """Find relative links to files that do not exist."""
+    folder = (ROOT / path).parent
+    for link in LINK.finditer(read(path)):
+        if not (folder / link["target"]).exists():
+            yield f"{path} links to {link['target']}, which does not exist"
+
+
+def documents() -> list[str]:
+    """List the Markdown files that belong to the project."""
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.md")]
+    return sorted(path.relative_to(ROOT).as_posix() for path in files)
+
+
+def make_targets(text: str) -> set[str]:
+    """List the targets that a Makefile explains."""
+    return set(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
+
+
+def test_readme_shows_the_two_commands() -> None:
+    """A stranger finds how to try roost and how to test it, and what has to be there before."""
+    text = read("README.md")
+    for words in ("make demo", "make test", "python3-venv"):
+        assert words in text
+
+
+@pytest.mark.parametrize("path", documents())
+def test_make_commands_in_documents_exist(path: str) -> None:
+    """No document names a `make` target that the Makefile lacks."""
+    named = set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)`", read(path), re.MULTILINE))
+    assert {first or second for first, second in named} <= make_targets(read("Makefile"))
+
+
+@pytest.mark.parametrize("path", documents())
+def test_links_lead_somewhere(path: str) -> None:
+    """Every relative link in a document leads to a file."""
+    assert list(broken_links(path)) == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_reference_page_is_what_the_code_says(path: str) -> None:
+    """The page is as `make docs` would write it now."""
+    page: Callable[[], str] = PAGES[path]
+    assert read(path) == page(), "run `make docs`"
+
+
+def test_decisions_say_why_and_what_follows() -> None:
+    """Every record has a number of its own, and says context, decision and consequences."""
+    records = sorted((ROOT / "docs/decisions").glob("*.md"))
+    assert records
+    numbers = [record.name[:4] for record in records]
+    assert all(number.isdigit() for number in numbers)
+    assert len(set(numbers)) == len(numbers)
+    for record in records:
+        headings = re.findall(r"^## (\w+)", record.read_text("utf-8"), re.MULTILINE)
+        assert [h for h in headings if h in SECTIONS] == list(SECTIONS), record.name
+
+
+def test_changelog_begins_with_this_version() -> None:
+    """The newest entry is the version the package says it has, which pyproject takes from it."""
+    newest = re.search(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)
+    assert newest
+    assert newest[1] == roost.__version__
+    assert tomllib.loads(read("pyproject.toml"))["project"]["dynamic"] == ["version"]
+
+
+def test_guarantees_are_proved() -> None:
+    """Every promise names a test that exists, and there is at least one."""
+    text = read("GUARANTEES.md")
+    assert "\n- " in text
+    assert list(unproved_guarantees(text)) == []
+
+
+def test_checklist_is_complete_and_ticks_are_proved() -> None:
+    """All 102 items and the 22 beyond are there once, and a ticked one names a proof that exists."""
+    text = read("docs/checklist.md")
+    assert list(unproved_ticks(text)) == []
+    items = [CHECKLIST.match(line) for line in text.splitlines() if line.startswith("- [")]
+    ids = [item["id"] for item in items if item]
+    assert len(ids) == len(set(ids))
+    beyond = [i for i in ids if i.startswith("X")]
+    assert len(ids) - len(beyond) == 102
+    assert {i.rstrip("ab") for i in beyond} == {f"X{number}" for number in range(1, 23)}
+
+
+def test_missing_proofs_are_found() -> None:
+    """A promise or a tick without a test, or with one that does not exist, is found."""
+    here = "tests/test_docs.py::test_missing_proofs_are_found"
+    assert list(unproved_guarantees(f"- It works — {here}\n")) == []
+    assert list(unproved_guarantees("- It works — tests/x.py::test_y\n")) != []
+    assert list(unproved_guarantees("- It works\n")) != []
+    assert list(unproved_ticks(f"- [x] A1 Works — proof: {here}\n- [ ] A2 Later — proof:\n")) == []
+    assert list(unproved_ticks("- [x] A1 Works — proof: docs/settings.md\n")) == []
+    assert list(unproved_ticks("- [x] A1 Works — proof: surely\n")) != []
+    assert list(unproved_ticks(f"- [x] A1 Works — proof: {here}_not\n")) != []
+    assert list(unproved_ticks("- [x] Works\n")) != []
