@@ -138,7 +138,7 @@ def test_guarantees_are_proved() -> None:
 
 
 def test_checklist_is_complete_and_ticks_are_proved() -> None:
-    """All 102 items and the 22 beyond are there once, and a ticked one names a proof that exists."""
+    """The 102 items and the 22 beyond are there, and a ticked one names a proof that exists."""
     text = read("docs/checklist.md")
     assert list(unproved_ticks(text)) == []
     items = [CHECKLIST.match(line) for line in text.splitlines() if line.startswith("- [")]

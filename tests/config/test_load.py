@@ -134,8 +134,8 @@ def test_wrong_text_is_refused_by_name(variable: str, value: str, wanted: str) -
         ("allowed_hosts = [1]", "a list of texts"),
         ("[queue]\nwait_s = nan", "queue.wait_s in the settings file is nan"),
         (
-            "[queue]\nlengthh = 1",
-            "queue.lengthh in the settings file is no setting: did you mean",
+            "[queue]\nlengthx = 1",
+            "queue.lengthx in the settings file is no setting: did you mean",
         ),
         ("[zzz]\nqqq = 1", "zzz.qqq in the settings file is no setting: remove it"),
         ("queue = 3", "queue in the settings file is no setting"),
@@ -175,11 +175,11 @@ def test_a_secret_is_never_told() -> None:
 def test_variables_nobody_reads_are_listed() -> None:
     """A mistyped variable is reported, a known, older or foreign one is not."""
     environ = {
-        "ROOST_QUEUE_LENGTHH": "3",
+        "ROOST_QUEUE_LENGTHX": "3",
         "ROOST_MAX_INFLIGHT": "3",
         "PATH": "/bin",
     }
-    assert loaded(environ).unknown == ("ROOST_QUEUE_LENGTHH",)
+    assert loaded(environ).unknown == ("ROOST_QUEUE_LENGTHX",)
 
 
 def test_home_is_known_before_the_file_is_read() -> None:
