@@ -1,0 +1,81 @@
+"""MACHINE: the requests that are alive: where each is, and what it has been through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from roost.core.ids import ModelId, NodeId, RequestId
+from roost.core.request import Terms
+from roost.errors import Failure
+
+
+@dataclass(slots=True)
+class Call:
+    """One live request.
+
+    `node` is where its current attempt runs, None while it waits. `attempt` counts dispatches,
+    `failures` those that ended in a failure, `bounces` those that ended for lack of room.
+    `setback` is why it waits again. `answered` means that a byte of the answer may be out.
+    """
+
+    terms: Terms
+    model: ModelId
+    arrived_s: float
+    waiting_since_s: float
+    queued_s: float = 0.0
+    node: NodeId | None = None
+    attempt: int = 0
+    failures: int = 0
+    bounces: int = 0
+    answered: bool = False
+    tried: set[NodeId] = field(default_factory=set)
+    setback: Failure | None = None
+
+    @property
+    def id(self) -> RequestId:
+        """The request's id."""
+        return self.terms.request_id
+
+    def left_s(self, now: float) -> float | None:
+        """What is left of the client's own time; None without a deadline."""
+        if self.terms.timeout_s is None:
+            return None
+        return max(0.0, self.arrived_s + self.terms.timeout_s - now)
+
+
+class Calls:
+    """Every live request; a request that ended is in nobody's hands any more."""
+
+    def __init__(self) -> None:
+        self._calls: dict[RequestId, Call] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, call: Call) -> None:
+        """A request arrived."""
+        assert call.id not in self._calls, "a request arrives once"
+        self._calls[call.id] = call
+
+    def end(self, call: Call) -> None:
+        """The request has its one ending; there is no way to give it a second."""
+        assert self._calls.pop(call.id, None) is call, "a request ends once"
+
+    def get(self, request: RequestId) -> Call | None:
+        """The live request of this id."""
+        return self._calls.get(request)
+
+    def current(self, request: RequestId, attempt: int) -> Call | None:
+        """The request, if this attempt is the one that counts."""
+        call = self._calls.get(request)
+        if call is None or call.node is None or call.attempt != attempt:
+            return None
+        return call
+
+    def on_node(self, node: NodeId) -> list[Call]:
+        """Requests whose current attempt runs there, oldest first."""
+        return [call for call in self._calls.values() if call.node == node]
+
+    def running(self) -> int:
+        """How many are on a node."""
+        return sum(call.node is not None for call in self._calls.values())

@@ -1,0 +1,42 @@
+"""DECIDER: the fleet as people and clients see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from roost.core.ids import ModelId
+from roost.core.snapshots import ModelOffer
+from roost.fleet.registry import Node
+from roost.fleet.views import NodeView
+
+
+def node_view(node: Node, in_flight: int) -> NodeView:
+    """One node with the number of leases it holds; figures of a dead link are not repeated."""
+    status = node.status if node.linked else None
+    return NodeView(
+        id=node.id,
+        name=node.name,
+        state=node.state,
+        in_flight=in_flight,
+        draining=node.draining,
+        models=tuple(node.offers.values()),
+        runtimes=status.runtimes if status is not None else (),
+        max_in_flight=status.max_in_flight if status is not None else 0,
+        rss_bytes=status.rss_bytes if status is not None else None,
+        load_1m=status.load_1m if status is not None else None,
+    )
+
+
+def offers(nodes: Iterable[Node]) -> tuple[ModelOffer, ...]:
+    """One offer for every model of a linked node, by name; a usable one where there is one."""
+    best: dict[ModelId, ModelOffer] = {}
+    for node in nodes:
+        for offer in node.offers.values() if node.linked else ():
+            if offer.model not in best or (offer.usable and not best[offer.model].usable):
+                best[offer.model] = offer
+    return tuple(best[model] for model in sorted(best))
+
+
+def can_serve(node: Node) -> bool:
+    """Whether the node takes work and has a model whose last load did not fail."""
+    return not node.draining and any(offer.usable for offer in node.offers.values())

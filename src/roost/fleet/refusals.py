@@ -1,0 +1,94 @@
+"""DECIDER: what a refused client is told, and when it should come back."""
+
+from __future__ import annotations
+
+import math
+
+from roost.core.ids import ModelId
+from roost.errors import Failure
+
+_LONGEST_S = 120
+
+
+def wait_hint_s(ahead: int, freed_per_s: float | None, default_s: int) -> int:
+    """Whole seconds, 1..120, until a place should be free for somebody behind `ahead` others.
+
+    `freed_per_s` is the measured rate at which places become free; None or 0 means not measured.
+    """
+    if not freed_per_s:
+        return default_s
+    return min(_LONGEST_S, max(1, math.ceil((ahead + 1) / freed_per_s)))
+
+
+def queue_full(hint_s: int) -> Failure:
+    """All places are taken and nobody more may wait."""
+    return Failure(
+        "queue_full",
+        "All capacity is in use and the queue is full. Retry later.",
+        retry_after_s=hint_s,
+    )
+
+
+def queue_timeout(waited_s: float, hint_s: int) -> Failure:
+    """Nothing became free in the time a request may wait."""
+    return Failure(
+        "queue_timeout",
+        f"No capacity became free within {waited_s:.0f} s. Retry later.",
+        retry_after_s=hint_s,
+    )
+
+
+def deadline(timeout_s: float) -> Failure:
+    """The client's own time limit has passed."""
+    return Failure(
+        "deadline", f"The request's deadline of {timeout_s:g} s passed before it was complete."
+    )
+
+
+def model_not_found(model: ModelId) -> Failure:
+    """No node has, or had, a model of this name."""
+    return Failure(
+        "model_not_found",
+        f"The model `{model}` does not exist or is not installed on any node.",
+        param="model",
+    )
+
+
+def no_nodes(model: ModelId, hint_s: int) -> Failure:
+    """The model exists, but nobody who has it is connected."""
+    return Failure(
+        "no_nodes",
+        f"No connected node can serve the model `{model}` now. Retry later.",
+        retry_after_s=hint_s,
+    )
+
+
+def nobody_connected(hint_s: int) -> Failure:
+    """There is no node at all, or none that has said yet what it has."""
+    return Failure(
+        "no_nodes", "No node is connected and ready yet. Retry later.", retry_after_s=hint_s
+    )
+
+
+def draining(hint_s: int) -> Failure:
+    """This gateway is on its way out."""
+    return Failure(
+        "draining",
+        "This instance is shutting down and takes no new requests.",
+        retry_after_s=hint_s,
+    )
+
+
+def node_lost() -> Failure:
+    """The node went silent or away while it served the request."""
+    return Failure("node_lost", "The node that served this request was lost. Send it again.")
+
+
+def node_dead(silent_s: float) -> Failure:
+    """Why the gateway closes a link."""
+    return Failure("node_lost", f"Nothing was heard from this node for {silent_s:.0f} s.")
+
+
+def link_replaced() -> Failure:
+    """Why the gateway closes the older of two links."""
+    return Failure("node_lost", "A newer link of the same node has replaced this one.")

@@ -1,0 +1,177 @@
+"""MACHINE: which nodes exist, what each last said, and how alive each is.
+
+The state of a link follows from the age of the last thing heard on it: alive, suspect (no new
+work), stale (what runs there is lost), dead (the link is closed). Each change is reported once. A
+node without a link is dead and remembered for a while, so that "its nodes are down" can be told
+from "nobody ever had it".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.snapshots import LinkState, ModelOffer, NodeStatus, RuntimeView
+from roost.fleet.settings import FleetSettings
+
+
+@dataclass(slots=True)
+class Node:
+    """One node; `seq` is the number of its last status on this link, -1 before the first."""
+
+    id: NodeId
+    name: str
+    instance: str
+    heard_s: float
+    state: LinkState = "alive"
+    seq: int = -1
+    status: NodeStatus | None = None
+    offers: dict[ModelId, ModelOffer] = field(default_factory=dict)
+    runtimes: dict[ModelId, RuntimeView] = field(default_factory=dict)
+
+    @property
+    def linked(self) -> bool:
+        """Whether there is a link to it, however silent."""
+        return self.state != "dead"
+
+    @property
+    def draining(self) -> bool:
+        """Whether it asked for no new work."""
+        return self.status is not None and self.status.draining
+
+    def runtime(self, model: ModelId) -> RuntimeId | None:
+        """The runtime it last reported ready for this model."""
+        view = self.runtimes.get(model)
+        return view.runtime if view is not None and view.state == "ready" else None
+
+
+class Registry:
+    """All nodes, linked and remembered."""
+
+    def __init__(self, settings: FleetSettings) -> None:
+        self._settings = settings
+        self._nodes: dict[NodeId, Node] = {}
+
+    def get(self, node: NodeId) -> Node | None:
+        """The node's record, also of a dead one."""
+        return self._nodes.get(node)
+
+    def all(self) -> tuple[Node, ...]:
+        """Every record, in order of first arrival."""
+        return tuple(self._nodes.values())
+
+    def joined(self, node: NodeId, name: str, instance: str, now: float) -> bool:
+        """A link was welcomed; True if it replaces one that was still open."""
+        old = self._nodes.get(node)
+        fresh = Node(node, name, instance, heard_s=now)
+        if old is not None:
+            # Until the first report of the new link, what it was known to have is still the best
+            # guess of what it has: a request meanwhile must not hear "no such model".
+            fresh.offers = old.offers
+        self._nodes[node] = fresh
+        return old is not None and old.linked
+
+    def reported(self, node: NodeId, seq: int, status: NodeStatus) -> bool:
+        """A status came; False if it is older than one already seen, or from no known link."""
+        record = self._nodes.get(node)
+        if record is None or not record.linked or seq <= record.seq:
+            return False
+        record.seq = seq
+        record.status = status
+        record.offers = {offer.model: offer for offer in status.models}
+        record.runtimes = {view.model: view for view in status.runtimes}
+        return True
+
+    def heard(self, node: NodeId, now: float) -> bool:
+        """Anything came; True if the node had been silent for too long and is thereby usable again.
+
+        Called for every frame, so it does next to nothing in the common case.
+        """
+        record = self._nodes.get(node)
+        if record is None or not record.linked:
+            return False
+        back = self.state(record, now) != "alive"
+        record.heard_s = now
+        record.state = "alive"
+        return back
+
+    def state(self, record: Node, now: float) -> LinkState:
+        """How alive the node is at this very moment, whether or not a tick has announced it yet."""
+        if record.state == "alive" and now >= record.heard_s + self._settings.link_suspect_s:
+            return "suspect"
+        return record.state
+
+    def left(self, node: NodeId) -> bool:
+        """Its link ended; False if there was none."""
+        record = self._nodes.get(node)
+        if record is None or not record.linked:
+            return False
+        record.state = "dead"
+        self._forget_oldest()
+        return True
+
+    def advance(self, now: float) -> list[tuple[NodeId, LinkState]]:
+        """The changes of state that are due, oldest silence first."""
+        self._forgive_own_stall(now)
+        changed: list[tuple[NodeId, LinkState]] = []
+        for record in sorted(self._linked(), key=lambda node: node.heard_s):
+            state = self._state_at(record.heard_s, now)
+            if state != record.state:
+                record.state = state
+                changed.append((record.id, state))
+        if changed:
+            self._forget_oldest()
+        return changed
+
+    def next_change_s(self) -> float | None:
+        """When the next change of state is due if nobody says anything; None without links."""
+        return min((self._due_s(record) for record in self._linked()), default=None)
+
+    def serving(self, model: ModelId) -> list[Node]:
+        """Linked nodes that offer this model, whatever their state."""
+        return [node for node in self._nodes.values() if node.linked and model in node.offers]
+
+    def knows(self, model: ModelId) -> bool:
+        """Whether any node, dead or alive, was ever seen to offer this model."""
+        return any(model in node.offers for node in self._nodes.values())
+
+    def settled(self) -> bool:
+        """Whether there is a linked node and every one has reported at least once."""
+        linked = self._linked()
+        return bool(linked) and all(node.status is not None for node in linked)
+
+    def _linked(self) -> list[Node]:
+        return [node for node in self._nodes.values() if node.linked]
+
+    def _state_at(self, heard_s: float, now: float) -> LinkState:
+        if now >= heard_s + self._settings.link_dead_s:
+            return "dead"
+        if now >= heard_s + self._settings.link_stale_s:
+            return "stale"
+        return "suspect" if now >= heard_s + self._settings.link_suspect_s else "alive"
+
+    def _due_s(self, record: Node) -> float:
+        if record.state == "alive":
+            return record.heard_s + self._settings.link_suspect_s
+        if record.state == "suspect":
+            return record.heard_s + self._settings.link_stale_s
+        return record.heard_s + self._settings.link_dead_s
+
+    def _forgive_own_stall(self, now: float) -> None:
+        """Add the gateway's own sleep to everybody's clock.
+
+        A tick far behind its time means that this process did not run, so nothing could be heard.
+        What was said meanwhile lies unread in the sockets; judging before reading it would declare
+        a healthy fleet dead. The price is a detection that is late by the length of the stall.
+        """
+        due = self.next_change_s()
+        late = 0.0 if due is None else now - due
+        if late > self._settings.stall_s:
+            for record in self._linked():
+                record.heard_s = min(now, record.heard_s + late)
+
+    def _forget_oldest(self) -> None:
+        dead = [node for node in self._nodes.values() if not node.linked]
+        dead.sort(key=lambda node: node.heard_s)
+        for record in dead[: max(0, len(dead) - self._settings.remembered_nodes)]:
+            del self._nodes[record.id]

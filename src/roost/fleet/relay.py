@@ -1,0 +1,272 @@
+"""MACHINE: one request's stream between the events of its node and the writer of its client.
+
+It knows nothing of HTTP: it says when the status is decided, what to write next, and how it ends.
+What a slow reader leaves unread piles up here, merged, to at most `buffer_events` messages: then
+the node has no credit and stops reading its runtime. Nothing is dropped and nothing is reordered.
+
+A node's `Failed` does not end a relay. The shell takes it to the coordinator, which either starts
+another attempt (`on_restart`) or answers (`on_answer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from roost.core.events import (
+    Delta,
+    Failed,
+    Finished,
+    PrefillProgress,
+    Started,
+    StreamEvent,
+    TokenChoice,
+)
+from roost.errors import Failure, Fault
+from roost.fleet.relay_effects import (
+    Abandon,
+    Break,
+    Commit,
+    Done,
+    Grant,
+    KeepAlive,
+    Reject,
+    RelayEffect,
+    Send,
+)
+
+Outcome = Literal[
+    "complete",
+    "client_disconnect",
+    "write_timeout",
+    "node_error",
+    "deadline",
+    "rejected",
+    "cancelled",
+]
+
+
+class RelaySettings(msgspec.Struct, frozen=True):
+    """Limits of one relay.
+
+    A streamed reply commits to status 200 after `commit_after_s` even without an event, and says
+    something every `keepalive_s` from then on. A writer that is stuck for `write_deadline_s` loses
+    its stream. `buffer_events` is the credit a node starts with, in messages.
+    """
+
+    commit_after_s: float = 8.0
+    keepalive_s: float = 10.0
+    write_deadline_s: float = 30.0
+    buffer_events: int = 64
+
+
+class Relay:
+    """One request's way to its client; `streamed` False collects everything into one write."""
+
+    def __init__(self, settings: RelaySettings, *, streamed: bool, now: float) -> None:
+        self._settings = settings
+        self._streamed = streamed
+        self._opened_s = now
+        self._spoke_s = now
+        self._writing_since_s: float | None = None
+        self._committed = False
+        self._answering = False
+        self._pending: list[StreamEvent] = []
+        self._unread = 0
+        self._ungranted = 0
+        self._finished = False
+        self._handed_over = False
+        self._verdict: Failure | None = None
+        self._state = ""
+        self._outcome: Outcome | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended; None while it lives."""
+        return self._outcome
+
+    @property
+    def committed(self) -> bool:
+        """Whether the status is decided, so that a failure can only break the stream."""
+        return self._committed
+
+    @property
+    def answering(self) -> bool:
+        """Whether a byte of the answer may be out (or, not streamed, is collected)."""
+        return self._answering
+
+    @property
+    def held_messages(self) -> int:
+        """Messages whose events wait here for the writer."""
+        return self._unread
+
+    def on_event(self, event: StreamEvent, now: float) -> list[RelayEffect]:
+        """A message with a single event arrived from the node."""
+        return self.on_events((event,), now)
+
+    def on_events(self, events: Sequence[StreamEvent], now: float) -> list[RelayEffect]:
+        """One message arrived from the current attempt's node, with these events in order."""
+        if self._outcome is not None or self._verdict is not None:
+            return []
+        self._unread += 1
+        for event in events:
+            self._take(event)
+        return self._flush(now)
+
+    def on_waiting(self, text: str, _now: float) -> list[RelayEffect]:
+        """What the request waits for has changed: "queued 3/7", "loading 40 %"."""
+        self._state = text
+        return []
+
+    def on_answer(self, failure: Failure, now: float) -> list[RelayEffect]:
+        """The coordinator ends the request with this failure."""
+        if self._outcome is not None or self._finished:
+            return []
+        self._verdict = failure
+        return self._flush(now)
+
+    def on_restart(self) -> list[RelayEffect]:
+        """A new attempt begins, with fresh credit of `buffer_events`."""
+        assert not self._answering, "an answer that has begun cannot begin again"
+        assert not self._pending, "only answers are held"
+        self._unread = 0
+        self._ungranted = 0
+        self._state = ""
+        return []
+
+    def on_written(self, now: float) -> list[RelayEffect]:
+        """The writer took all of the last `Send` or `KeepAlive`."""
+        if self._outcome is not None:
+            return []
+        self._writing_since_s = None
+        self._spoke_s = now
+        if self._handed_over:
+            return self._end("complete", Done())
+        return self._flush(now)
+
+    def on_client_gone(self, now: float) -> list[RelayEffect]:
+        """The client closed its side. After the last event was handed over that is its right."""
+        if self._outcome is not None:
+            return []
+        if self._handed_over:
+            return self._end("complete", Done())
+        return self._end("client_disconnect", Abandon("client_gone"))
+
+    def on_tick(self, now: float) -> list[RelayEffect]:
+        """Time passed; due when `next_tick` said so."""
+        due_s = self.next_tick()
+        if due_s is None or now < due_s:
+            return []
+        if self._writing_since_s is not None:
+            return self._end("write_timeout", Abandon("write_timeout"))
+        self._writing_since_s = now
+        if self._committed:
+            return [KeepAlive(self._state)]
+        self._committed = True
+        return [Commit(), KeepAlive(self._state)]
+
+    def next_tick(self) -> float | None:
+        """When `on_tick` has something to do, on the clock that `now` is read from."""
+        if self._outcome is not None:
+            return None
+        if self._writing_since_s is not None:
+            return self._writing_since_s + self._settings.write_deadline_s
+        if self._committed:
+            return self._spoke_s + self._settings.keepalive_s
+        return self._opened_s + self._settings.commit_after_s if self._streamed else None
+
+    def _take(self, event: StreamEvent) -> None:
+        if self._finished or isinstance(event, Failed):
+            return
+        if isinstance(event, Started):
+            self._state = _percent("prefill", event.cached_tokens, event.prompt_tokens)
+        elif isinstance(event, PrefillProgress):
+            self._state = _percent("prefill", event.done, event.total)
+        else:
+            self._state = "answering"
+            self._answering = True
+            self._finished = isinstance(event, Finished)
+            self._pending.append(event)
+
+    def _flush(self, now: float) -> list[RelayEffect]:
+        """Hand over what can be, give credit for what is no longer held, end what is decided."""
+        effects: list[RelayEffect] = []
+        if self._writing_since_s is None and self._verdict is not None and not self._committed:
+            return self._end(_outcome_of(self._verdict), Reject(self._verdict))
+        if self._writing_since_s is None and self._sendable():
+            effects += self._send(now)
+        if not self._streamed or not self._pending:
+            # A collected answer is bounded by the model's context, not by the client's reading.
+            self._consume()
+        effects += self._grant()
+        if self._verdict is not None and self._writing_since_s is None and not self._pending:
+            effects += self._end(_outcome_of(self._verdict), Break(self._verdict))
+        return effects
+
+    def _sendable(self) -> bool:
+        return bool(self._pending) and (self._streamed or self._finished)
+
+    def _send(self, now: float) -> list[RelayEffect]:
+        effects: list[RelayEffect] = [] if self._committed else [Commit()]
+        self._committed = True
+        effects.append(Send(merged(self._pending)))
+        self._pending = []
+        self._writing_since_s = now
+        self._handed_over = self._finished
+        return effects
+
+    def _consume(self) -> None:
+        self._ungranted += self._unread
+        self._unread = 0
+
+    def _grant(self) -> list[RelayEffect]:
+        # In halves: a credit for every token would double the traffic of the link.
+        if self._finished or 2 * self._ungranted < self._settings.buffer_events:
+            return []
+        messages, self._ungranted = self._ungranted, 0
+        return [Grant(messages)]
+
+    def _end(self, outcome: Outcome, ending: RelayEffect) -> list[RelayEffect]:
+        assert self._outcome is None, "a relay ends once"
+        self._outcome = outcome
+        self._writing_since_s = None
+        self._pending = []
+        return [ending]
+
+
+def merged(events: Sequence[StreamEvent]) -> tuple[StreamEvent, ...]:
+    """The same events with every run of deltas joined into one, in linear time."""
+    out: list[StreamEvent] = []
+    run: list[Delta] = []
+    for event in events:
+        if isinstance(event, Delta):
+            run.append(event)
+            continue
+        out += _joined(run)
+        run = []
+        out.append(event)
+    return (*out, *_joined(run))
+
+
+def _joined(run: list[Delta]) -> list[Delta]:
+    if len(run) < 2:
+        return run
+    logprobs: list[TokenChoice] = []
+    for delta in run:
+        logprobs += delta.logprobs
+    text = "".join(delta.text for delta in run)
+    return [Delta(text, sum(delta.tokens for delta in run), tuple(logprobs))]
+
+
+def _percent(what: str, done: int, total: int) -> str:
+    return f"{what} {100 * done // total if total > 0 else 0} %"
+
+
+def _outcome_of(failure: Failure) -> Outcome:
+    if failure.reason == "deadline":
+        return "deadline"
+    if failure.reason == "cancelled":
+        return "cancelled"
+    return "node_error" if failure.kind.fault in {Fault.PEER, Fault.OURS} else "rejected"

@@ -1,0 +1,46 @@
+"""VALUE: every limit the coordinator decides by."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Policy = Literal["least_inflight", "weighted", "random"]
+
+
+class FleetSettings(msgspec.Struct, frozen=True):
+    """Limits of one gateway; names end in their unit.
+
+    `queue_length` 0 refuses at once whatever cannot start at once.
+    `max_in_flight` caps streams per node and model from this side; 0 leaves it to the node.
+    `retry_ratio` and `retry_floor` bound retries per `retry_window_s`; `retry_attempts` counts
+    dispatches of one request that may fail, the first included.
+    `busy_backoff_s` is how long a node that refused for lack of room is left alone, doubled with
+    each refusal in a row up to `busy_backoff_max_s`; `busy_bounces` bounds refusals of one request.
+    `stall_s` is how late a tick may be before the gateway blames itself and not its nodes.
+    """
+
+    policy: Policy = "least_inflight"
+    queue_length: int = 64
+    queue_wait_s: float = 60.0
+    max_in_flight: int = 0
+    link_suspect_s: float = 2.0
+    link_stale_s: float = 5.0
+    link_dead_s: float = 15.0
+    stall_s: float = 0.5
+    remembered_nodes: int = 256
+    retry_ratio: float = 0.1
+    retry_floor: int = 3
+    retry_window_s: float = 10.0
+    retry_attempts: int = 3
+    busy_backoff_s: float = 0.25
+    busy_backoff_max_s: float = 8.0
+    busy_bounces: int = 8
+    affinity_entries: int = 100_000
+    affinity_ttl_s: float = 3600.0
+    rate_window_s: float = 30.0
+    retry_after_default_s: int = 5
+    waiting_report_s: float = 1.0
+    idle_tick_s: float = 30.0
+    min_tick_s: float = 0.001

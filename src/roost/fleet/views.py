@@ -1,0 +1,52 @@
+"""VALUE: what the coordinator shows of itself to people and metrics."""
+
+from __future__ import annotations
+
+import msgspec
+
+from roost.core.ids import ModelId, NodeId
+from roost.core.snapshots import LinkState, ModelOffer, RuntimeView
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """One node as `/roost/v1/fleet` lists it.
+
+    `in_flight` counts this gateway's leases there. `models`, `runtimes` and the telemetry are the
+    node's last report, empty or None before its first. A node without a link is `dead`.
+    """
+
+    id: NodeId
+    name: str
+    state: LinkState
+    in_flight: int
+    draining: bool
+    models: tuple[ModelOffer, ...] = ()
+    runtimes: tuple[RuntimeView, ...] = ()
+    max_in_flight: int = 0
+    rss_bytes: int | None = None
+    load_1m: float | None = None
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """Gauges (`waiting`, `running`, `leases`, `nodes`, `homes`) and counters since the start.
+
+    `running` counts requests on a node, `leases` capacity not yet given back: after a cancellation
+    the second is the larger one until the node confirms. `in_flight` is leases by node.
+    `freed_per_s` is the measured rate at which capacity becomes free, None before any did.
+    """
+
+    waiting: int
+    running: int
+    leases: int
+    in_flight: dict[NodeId, int]
+    nodes: dict[LinkState, int]
+    homes: int
+    requests: int = 0
+    finished: int = 0
+    answered: dict[str, int] = {}
+    clients_gone: int = 0
+    dispatched: int = 0
+    retried: int = 0
+    bounced: int = 0
+    warm: int = 0
+    waiting_by_model: dict[ModelId, int] = {}
