@@ -54,7 +54,13 @@ FOREIGN = re.compile(
     ),
     re.MULTILINE,
 )
-WEAK = ("xf" + "ail", "pytest.sk" + "ip", "importor" + "skip", "NotImplemented" + "Error")
+WEAK = (
+    "xf" + "ail",
+    "pytest.sk" + "ip",
+    "mark.sk" + "ip",
+    "importor" + "skip",
+    "raise NotImpl" + "emented",
+)
 PATCHES = ("unittest.mock", "pytest_mock", "monkeypatch.setattr", "mock.patch")
 
 
