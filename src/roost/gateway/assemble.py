@@ -1,0 +1,120 @@
+"""WIRING: a fleet gateway from its parts: coordinator, mind, routes, links, listener."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.errors import Failure
+from roost.fleet.coordinator import Coordinator
+from roost.gateway.admin import Admin
+from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone
+from roost.gateway.front.guard import guarded
+from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.front.server import Front, open_front
+from roost.gateway.generation import Generation, GenerationSettings
+from roost.gateway.mind import Mind
+from roost.gateway.node_link import GatewayLinkSettings, NodeLink
+from roost.gateway.node_socket import SocketConnection
+from roost.gateway.routes import Routes
+from roost.gateway.tasks import Tasks
+from roost.observe import logs
+from roost.observe.metrics import Metrics
+
+if TYPE_CHECKING:
+    from roost.fleet.settings import FleetSettings
+    from roost.gateway.front.asgi import Receive, Scope, Send
+    from roost.wire.memory import GatewayConnection
+
+LINK_PATH = "/roost/v1/link"
+
+
+class GatewaySettings(msgspec.Struct, frozen=True):
+    """Everything a fleet gateway is told; `name` is its name in handshakes and logs."""
+
+    name: str
+    fleet: FleetSettings
+    generation: GenerationSettings
+    link: GatewayLinkSettings
+    listener: Listener
+    limits: FrontLimits
+    allowed_hosts: tuple[str, ...] = ()
+    link_message_max_bytes: int = 32 * 1024 * 1024
+
+
+class Gateway:
+    """One running fleet gateway; made by `open_gateway`, ended by `close`."""
+
+    def __init__(self, settings: GatewaySettings, authorise: Authorise, admit: Authorise) -> None:
+        self._settings = settings
+        self._admit = admit
+        self._log = logs.get()
+        self.metrics = Metrics()
+        # Ties between equal nodes: any source will do, and the simulator passes its own.
+        dice = random.Random()  # noqa: S311 - no secret depends on it
+        self.mind = Mind(Coordinator(settings.fleet, dice), self.metrics, self._log)
+        self._tasks = Tasks()
+        self._generation = Generation(self.mind, self._tasks, settings.generation)
+        self._gate = Gate(self._allowed(), authorise)
+        self.front: Front | None = None
+
+    async def open(self) -> Front:
+        """Bind and accept clients and nodes."""
+        app = guarded(self._websocket, self._gate, websocket=self._admit)
+        settings = self._settings
+        self.front = await open_front(
+            app, settings.listener, settings.limits, direct=self._routes()
+        )
+        self._log.info("listening", url=self.front.url)
+        return self.front
+
+    def join(self, connection: GatewayConnection) -> None:
+        """Serve a node over this connection, until it ends."""
+        self._tasks.start(self._serve_link(connection), "node link")
+
+    async def close(self, grace_s: float) -> None:
+        """Take nothing new, let what runs end within `grace_s`, then end everything."""
+        self.mind.drain()
+        if self.front is not None:
+            await self.front.close(grace_s)
+        self.mind.close()
+        await self._tasks.close()
+        self._generation.close()
+
+    def _routes(self) -> Routes:
+        routes = Routes(self._gate)
+        Admin(self.mind).add_to(routes)
+        routes.add("POST", "/v1/chat/completions", self._generation.chat)
+        routes.add("POST", "/v1/completions", self._generation.completions)
+        return routes
+
+    def _allowed(self) -> Allowed:
+        return allowed(self._settings.listener.host, self._settings.allowed_hosts)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket" or scope["path"] != LINK_PATH:
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        connection = SocketConnection(receive, send, self._settings.link_message_max_bytes)
+        await connection.accept()
+        await self._serve_link(connection)
+
+    async def _serve_link(self, connection: GatewayConnection) -> None:
+        link = NodeLink(connection, self._settings.link, self.mind)
+        ended: Failure = await link.run()
+        if not link.node:
+            self._log.warning("node_refused", reason=ended.message)
+
+
+async def open_gateway(
+    settings: GatewaySettings, authorise: Authorise = anyone, admit: Authorise = anyone
+) -> Gateway:
+    """Start a gateway; `OSError` where the address is taken.
+
+    `authorise` checks API keys, `admit` the join tokens of nodes.
+    """
+    gateway = Gateway(settings, authorise, admit)
+    await gateway.open()
+    return gateway

@@ -1,0 +1,171 @@
+"""SHELL: the coordinator's only caller: every event goes in here, and every effect comes out here.
+
+Everything runs on one event loop and nothing here waits, so a coordinator call and the performing of
+its effects are one step that nothing can interrupt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from roost.gateway import perform
+
+if TYPE_CHECKING:
+    from roost.core.events import Finished, Started
+    from roost.core.ids import NodeId, RequestId
+    from roost.errors import Failure
+    from roost.fleet.coordinator import Coordinator
+    from roost.fleet.effects import Effect
+    from roost.gateway.node_link import NodeLink, Ticket
+    from roost.gateway.turn import Turn
+    from roost.observe.logs import Log
+    from roost.observe.metrics import Metrics
+    from roost.wire.messages import Refused, Released, Status
+
+IDLE_TICK_S = 1.0
+"""Longest time the coordinator goes without a look at the clock."""
+
+
+class Mind:
+    """Owns the coordinator, the links and the live turns of one gateway."""
+
+    def __init__(self, coordinator: Coordinator, metrics: Metrics, log: Log) -> None:
+        self.coordinator = coordinator
+        self.metrics = metrics
+        self.log = log
+        self.links: dict[NodeId, NodeLink] = {}
+        self.turns: dict[RequestId, Turn] = {}
+        self._loop = asyncio.get_running_loop()
+        self._effects: deque[Effect] = deque()
+        self._performing = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def now_s(self) -> float:
+        """The loop's monotonic clock, seconds."""
+        return self._loop.time()
+
+    # --- requests
+
+    def arrive(self, turn: Turn) -> None:
+        """Take a new request in."""
+        self.turns[turn.terms.request_id] = turn
+        turn.begin(self)
+        self._feed(self.coordinator.on_request(turn.terms, turn.request.model, self.now_s))
+
+    def depart(self, turn: Turn) -> None:
+        """Forget a request whose last byte has been written, or whose client is gone."""
+        del self.turns[turn.terms.request_id]
+
+    def started(self, turn: Turn, event: Started) -> None:
+        """The current attempt holds a slot."""
+        request = turn.terms.request_id
+        self._feed(self.coordinator.on_started(request, turn.attempt, event, self.now_s))
+
+    def first_token(self, turn: Turn) -> None:
+        """The current attempt has produced its first answer text."""
+        self.metrics("roost_ttft_seconds").observe(self.now_s - turn.arrived_s)
+        request = turn.terms.request_id
+        self._feed(self.coordinator.on_first_token(request, turn.attempt, self.now_s))
+
+    def finished(self, turn: Turn, event: Finished) -> None:
+        """The current attempt has ended well."""
+        request, attempt = turn.terms.request_id, turn.attempt
+        now = self.now_s
+        self._feed(self.coordinator.on_finished(request, attempt, event, turn.answer, now))
+
+    def failed(self, turn: Turn, failure: Failure) -> None:
+        """The current attempt has ended badly."""
+        request, attempt = turn.terms.request_id, turn.attempt
+        self._feed(self.coordinator.on_failed(request, attempt, failure, self.now_s))
+
+    def gone(self, turn: Turn) -> None:
+        """The client has left, or did not read in time."""
+        self._feed(self.coordinator.on_client_gone(turn.terms.request_id, self.now_s))
+
+    def grant(self, turn: Turn, messages: int) -> None:
+        """Let the node send more of this turn."""
+        dispatch = turn.dispatch
+        link = self.links.get(dispatch.node) if dispatch else None
+        if link is not None and dispatch is not None:
+            link.credit(dispatch.request, dispatch.attempt, messages)
+
+    # --- links
+
+    def node_joined(self, link: NodeLink, name: str, instance: str) -> None:
+        """A node's handshake is complete; an older link of the same node is replaced."""
+        effects = self.coordinator.on_node_joined(link.node, name, instance, self.now_s)
+        # The coordinator may ask to disconnect the node's older link: perform that before the new
+        # one takes its place in the table.
+        self._feed(effects)
+        self.links[link.node] = link
+
+    def node_status(self, link: NodeLink, message: Status) -> None:
+        """A node has reported."""
+        now = self.now_s
+        self._feed(self.coordinator.on_node_status(link.node, message.seq, message.status, now))
+
+    def node_heard(self, link: NodeLink) -> None:
+        """Something has come from a node: it lives."""
+        if self.links.get(link.node) is link:
+            self._feed(self.coordinator.on_node_heard(link.node, self.now_s))
+
+    def node_left(self, link: NodeLink) -> None:
+        """A link has ended, for whatever reason."""
+        if self.links.get(link.node) is link:
+            del self.links[link.node]
+            self._feed(self.coordinator.on_node_left(link.node, self.now_s))
+
+    def refused(self, ticket: Ticket, message: Refused) -> None:
+        """A node did not start an attempt."""
+        now = self.now_s
+        self._feed(
+            self.coordinator.on_refused(ticket.request, ticket.attempt, message.failure, now)
+        )
+
+    def released(self, ticket: Ticket, message: Released) -> None:
+        """A node has let go of everything an attempt held."""
+        if message.cancel_to_free_s is not None:
+            series = self.metrics("roost_cancel_to_free_seconds", message.phase, ticket.backend)
+            series.observe(message.cancel_to_free_s)
+        self._feed(self.coordinator.on_released(ticket.request, ticket.attempt, self.now_s))
+
+    # --- the end, and the clock
+
+    def drain(self) -> None:
+        """Take no new request; what runs may finish."""
+        self._feed(self.coordinator.on_drain(self.now_s))
+
+    def close(self) -> None:
+        """Stop the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _feed(self, effects: list[Effect]) -> None:
+        """Perform effects in order; those that performing brings about come after them."""
+        self._effects.extend(effects)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._effects:
+                perform.perform(self, self._effects.popleft())
+        finally:
+            self._performing = False
+        self._arm()
+
+    def _arm(self) -> None:
+        delay = min(IDLE_TICK_S, self.coordinator.next_tick(self.now_s))
+        when = self.now_s + max(0.0, delay)
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._feed(self.coordinator.on_tick(self.now_s))

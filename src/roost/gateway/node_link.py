@@ -1,0 +1,175 @@
+"""SHELL: one node's link at the gateway: which stream is whose, and who hears what the node says.
+
+The link machine has judged every message before it arrives here, so nothing is checked twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from roost.core.ids import NodeId, RequestId, StreamId
+from roost.wire.heartbeat import LinkSettings
+from roost.wire.link import GatewayEnd
+from roost.wire.messages import (
+    Cancel,
+    Credit,
+    Events,
+    FromNode,
+    Goodbye,
+    Hello,
+    Open,
+    Phase,
+    Refused,
+    Released,
+    Status,
+)
+from roost.wire.pump import Pump, PumpSettings
+
+if TYPE_CHECKING:
+    from roost.errors import Failure
+    from roost.fleet.effects import Dispatch
+    from roost.gateway.turn import Turn
+    from roost.wire.memory import GatewayConnection
+
+
+class GatewayLinkSettings(msgspec.Struct, frozen=True):
+    """What every link of one gateway has in common.
+
+    `gateway` is its name in the handshake; `credit` how many Events messages a node may send ahead.
+    """
+
+    gateway: str
+    credit: int
+    link: LinkSettings = LinkSettings()
+
+
+class Ticket(msgspec.Struct):
+    """Whose stream this is; stays until the node has released it, also when the turn is over."""
+
+    request: RequestId
+    attempt: int
+    turn: Turn
+    backend: str
+
+
+class Listener(Protocol):
+    """Who hears what a node says."""
+
+    def node_joined(self, link: NodeLink, name: str, instance: str) -> None:
+        """The handshake is complete."""
+        ...
+
+    def node_status(self, link: NodeLink, message: Status) -> None:
+        """The node has reported."""
+        ...
+
+    def node_heard(self, link: NodeLink) -> None:
+        """The node lives."""
+        ...
+
+    def node_left(self, link: NodeLink) -> None:
+        """The link has ended."""
+        ...
+
+    def refused(self, ticket: Ticket, message: Refused) -> None:
+        """The node did not start a stream."""
+        ...
+
+    def released(self, ticket: Ticket, message: Released) -> None:
+        """A stream's place on the node is free."""
+        ...
+
+
+class NodeLink:
+    """Lives as long as its connection; `run` is its life."""
+
+    def __init__(
+        self, connection: GatewayConnection, settings: GatewayLinkSettings, listener: Listener
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        end = GatewayEnd(settings.gateway, settings.link, loop.time())
+        self._pump = Pump(end, connection, self._deliver, PumpSettings(), loop.time)
+        self._credit = settings.credit
+        self._listener = listener
+        self._tickets: dict[StreamId, Ticket] = {}
+        self._streams: dict[tuple[RequestId, int], StreamId] = {}
+        self._last_stream = 0
+        self._backends: dict[str, str] = {}
+        self.node = NodeId("")
+
+    # --- what the gateway says
+
+    def open(self, turn: Turn, dispatch: Dispatch) -> None:
+        """Start an attempt on this node."""
+        self._last_stream += 1
+        stream = StreamId(self._last_stream)
+        backend = self._backends.get(turn.request.model, "")
+        self._tickets[stream] = Ticket(dispatch.request, dispatch.attempt, turn, backend)
+        self._streams[dispatch.request, dispatch.attempt] = stream
+        self._pump.post(
+            Open(
+                stream=stream,
+                request_id=dispatch.request,
+                tenant=turn.terms.tenant,
+                request=turn.request,
+                credit=self._credit,
+                deadline_s=dispatch.deadline_s,
+            )
+        )
+
+    def credit(self, request: RequestId, attempt: int, messages: int) -> None:
+        """Let the node send more of an attempt."""
+        stream = self._streams.get((request, attempt))
+        if stream is not None:
+            self._pump.post(Credit(stream, messages))
+
+    def cancel(self, request: RequestId, attempt: int) -> None:
+        """Stop an attempt in whatever phase it is."""
+        stream = self._streams.get((request, attempt))
+        if stream is not None:
+            self._pump.post(Cancel(stream))
+
+    def shut(self, failure: Failure) -> None:
+        """End the link from this side."""
+        self._pump.post(Goodbye(failure, again=True))
+
+    async def run(self) -> Failure:
+        """Serve the link until it ends, and say why it did; never raises for what the node does."""
+        try:
+            return (await self._pump.run()).failure
+        finally:
+            self._listener.node_left(self)
+
+    async def _deliver(self, message: FromNode) -> None:
+        self._listener.node_heard(self)
+        match message:
+            case Hello():
+                self.node = message.node
+                self._listener.node_joined(self, message.name, message.instance)
+            case Status():
+                self._backends = {view.model: view.backend for view in message.status.runtimes}
+                self._listener.node_status(self, message)
+            case Events() | Phase() | Refused() | Released():
+                self._on_stream(message, self._tickets[message.stream])
+            case _:
+                raise AssertionError(f"the link machine delivered {type(message).__name__}")
+
+    def _on_stream(self, message: Events | Phase | Refused | Released, ticket: Ticket) -> None:
+        current = ticket.turn.attempt == ticket.attempt
+        match message:
+            case Events():
+                if current:
+                    ticket.turn.on_events(message.events)
+            case Phase():
+                if current:
+                    share = "" if message.progress is None else f" {message.progress:.0%}"
+                    ticket.turn.on_waiting(message.phase + share)
+            case Refused():
+                self._listener.refused(ticket, message)
+            case Released():
+                del self._tickets[message.stream]
+                del self._streams[ticket.request, ticket.attempt]
+                self._listener.released(ticket, message)

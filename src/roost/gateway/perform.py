@@ -1,0 +1,121 @@
+"""SHELL: one function for each effect of the coordinator; no decisions are left to make here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+from roost.fleet.effects import (
+    Answer,
+    Disconnect,
+    Dispatch,
+    Effect,
+    Report,
+    Waiting,
+    Withdraw,
+)
+
+if TYPE_CHECKING:
+    from roost.core.ids import NodeId, RequestId
+    from roost.gateway.node_link import NodeLink
+    from roost.gateway.turn import Turn
+    from roost.observe.logs import Log
+    from roost.observe.metrics import Metrics
+
+
+class Office(Protocol):
+    """What performing needs of the mind."""
+
+    @property
+    def links(self) -> dict[NodeId, NodeLink]:
+        """The links in use, by node."""
+        ...
+
+    @property
+    def turns(self) -> dict[RequestId, Turn]:
+        """The live requests."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where counts go."""
+        ...
+
+    @property
+    def log(self) -> Log:
+        """Where events go."""
+        ...
+
+
+def perform(office: Office, effect: Effect) -> None:
+    """Carry out one effect."""
+    match effect:
+        case Dispatch():
+            _dispatch(office, effect)
+        case Withdraw():
+            _withdraw(office, effect)
+        case Answer():
+            _answer(office, effect)
+        case Waiting():
+            _waiting(office, effect)
+        case Disconnect():
+            _disconnect(office, effect)
+        case Report():
+            _report(office, effect)
+        case _:
+            assert_never(effect)
+
+
+def _dispatch(office: Office, effect: Dispatch) -> None:
+    turn = office.turns[effect.request]
+    office.metrics("roost_queue_seconds").observe(effect.queued_s)
+    turn.on_dispatch(effect)
+    office.links[effect.node].open(turn, effect)
+
+
+def _withdraw(office: Office, effect: Withdraw) -> None:
+    link = office.links.get(effect.node)
+    if link is not None:
+        link.cancel(effect.request, effect.attempt)
+
+
+def _answer(office: Office, effect: Answer) -> None:
+    turn = office.turns.get(effect.request)
+    if turn is not None:
+        turn.on_answer(effect.failure)
+
+
+def _waiting(office: Office, effect: Waiting) -> None:
+    turn = office.turns.get(effect.request)
+    if turn is not None:
+        turn.on_waiting(f"queued {effect.position}/{effect.length}")
+
+
+def _disconnect(office: Office, effect: Disconnect) -> None:
+    link = office.links.pop(effect.node, None)
+    if link is not None:
+        link.shut(effect.failure)
+
+
+def _report(office: Office, effect: Report) -> None:
+    facts = {
+        name: value
+        for name in ("node", "request", "state", "reason")
+        if (value := getattr(effect, name)) is not None
+    }
+    match effect.event:
+        case "node_joined":
+            office.log.info("node_joined", **facts)
+        case "node_state":
+            office.log.warning("node_state", **facts)
+        case "node_left":
+            office.log.warning("node_left", **facts)
+            office.metrics.forget("roost_in_flight", str(effect.node))
+            office.metrics.forget("roost_link_state", str(effect.node))
+        case "request_retried":
+            office.metrics("roost_retries_total", str(effect.reason)).inc()
+            office.log.info("request_retried", **facts)
+        case "request_shed":
+            office.metrics("roost_shed_total", str(effect.reason)).inc()
+            office.log.debug("request_shed", **facts)
+        case _:
+            assert_never(effect.event)

@@ -1,0 +1,180 @@
+"""SHELL: writes a turn to its client: the relay's effects as bytes of one HTTP reply.
+
+Two kinds, one for streamed and one for whole replies. What a dialect says is in its voice; this room
+knows only replies, headers and when a reply is whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from roost.core.events import Finished, StreamEvent
+from roost.fleet.relay_effects import (
+    Abandon,
+    Break,
+    Commit,
+    Done,
+    KeepAlive,
+    Reject,
+    RelayEffect,
+    Send,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from roost.dialects.openai_envelope import Fact
+    from roost.errors import Failure
+    from roost.gateway.front.exchange import Exchange
+    from roost.gateway.turn import Turn
+
+Headers = list[tuple[bytes, bytes]]
+
+STREAM_HEADERS: Headers = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
+
+
+class StreamVoice(Protocol):
+    """How a dialect says a stream."""
+
+    def head(self) -> bytes:
+        """What comes before any text."""
+        ...
+
+    def event(self, event: StreamEvent) -> bytes:
+        """One event; empty where the dialect has nothing to say."""
+        ...
+
+    def finish(self, finished: Finished) -> bytes:
+        """The end of a complete answer, terminal mark included."""
+        ...
+
+    def error(self, failure: Failure) -> bytes:
+        """The end of an answer that is not complete."""
+        ...
+
+    def comment(self, text: str) -> bytes:
+        """A sign of life with a state."""
+        ...
+
+    def roost_extra(self, facts: Mapping[str, Fact]) -> None:
+        """Facts for the last chunk that were not known when the headers left."""
+        ...
+
+
+class WholeVoice(Protocol):
+    """How a dialect says a whole answer."""
+
+    def event(self, event: StreamEvent) -> bytes:
+        """Take an event; the last one gives the body."""
+        ...
+
+    def roost_extra(self, facts: Mapping[str, Fact]) -> None:
+        """Facts to put into the body."""
+        ...
+
+
+def placement(turn: Turn) -> str:
+    """Return `x-roost-placement`: what the gateway chose, corrected by what the node found."""
+    dispatch, started = turn.dispatch, turn.started
+    if dispatch is None:
+        return "cold"
+    if dispatch.placement == "moved":
+        return f"moved({dispatch.why})"
+    if dispatch.placement == "warm" and started is not None and started.cached_tokens == 0:
+        return "lost"
+    return dispatch.placement
+
+
+def facts(turn: Turn) -> dict[str, Fact]:
+    """Return what is known about how a turn is served, for headers and the last chunk."""
+    known: dict[str, Fact] = {"placement": placement(turn)}
+    if turn.dispatch is not None:
+        known["node"] = turn.dispatch.node
+        known["queue_ms"] = round(turn.dispatch.queued_s * 1000)
+    if turn.started is not None:
+        known["cached_tokens"] = turn.started.cached_tokens
+    return known
+
+
+def fact_headers(turn: Turn) -> Headers:
+    """Return the same facts as reply headers."""
+    return [
+        (b"x-roost-" + name.replace("_", "-").encode(), str(value).encode())
+        for name, value in facts(turn).items()
+    ]
+
+
+class StreamScribe:
+    """Writes a server-sent event stream."""
+
+    def __init__(self, exchange: Exchange, voice: StreamVoice) -> None:
+        self._exchange = exchange
+        self._voice = voice
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client does not keep up."""
+        return self._exchange.blocked and not self._exchange.done
+
+    def carry_out(self, turn: Turn, effect: RelayEffect) -> None:
+        """Write what one effect asks for."""
+        exchange, voice = self._exchange, self._voice
+        match effect:
+            case Commit():
+                exchange.start(200, STREAM_HEADERS + fact_headers(turn))
+                exchange.write(voice.head())
+            case Send():
+                self._send(turn, effect)
+            case KeepAlive():
+                exchange.write(voice.comment(effect.text))
+            case Reject():
+                exchange.fail(effect.failure)
+            case Break():
+                exchange.write(voice.error(effect.failure))
+                exchange.break_off()
+            case Done():
+                exchange.finish()
+            case Abandon():
+                exchange.break_off()
+
+    def _send(self, turn: Turn, effect: Send) -> None:
+        pieces = []
+        for event in effect.events:
+            if isinstance(event, Finished):
+                self._voice.roost_extra(facts(turn))
+                pieces.append(self._voice.finish(event))
+            else:
+                pieces.append(self._voice.event(event))
+        self._exchange.write(b"".join(pieces))
+
+
+class WholeScribe:
+    """Writes one JSON body once everything is known; until then every error keeps its status."""
+
+    def __init__(self, exchange: Exchange, voice: WholeVoice) -> None:
+        self._exchange = exchange
+        self._voice = voice
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client does not keep up."""
+        return self._exchange.blocked and not self._exchange.done
+
+    def carry_out(self, turn: Turn, effect: RelayEffect) -> None:
+        """Write what one effect asks for."""
+        match effect:
+            case Send():
+                self._voice.roost_extra(facts(turn))
+                body = b"".join(self._voice.event(event) for event in effect.events)
+                self._exchange.reply(200, JSON_HEADERS + fact_headers(turn), body)
+            case Reject() | Break():
+                self._exchange.fail(effect.failure)
+            case Abandon():
+                self._exchange.break_off()
+            case _:
+                return

@@ -1,0 +1,237 @@
+"""SHELL: one live request in the gateway: its relay, its current attempt, its client's connection.
+
+The relay decides; a turn carries its effects to the two places they belong: credits and withdrawals
+to the mind, everything that touches the client to the scribe. Nothing here waits: a client that does
+not keep up shows as a scribe that is blocked, and the relay is told when that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
+from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Send
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roost.core.request import GenerateRequest, Terms
+    from roost.errors import Failure
+    from roost.fleet.effects import Dispatch
+    from roost.fleet.relay import Relay
+
+
+class Listener(Protocol):
+    """Who hears from a turn what the coordinator has to know."""
+
+    def started(self, turn: Turn, event: Started) -> None:
+        """The current attempt holds a slot."""
+        ...
+
+    def first_token(self, turn: Turn) -> None:
+        """The current attempt has produced its first answer text."""
+        ...
+
+    def finished(self, turn: Turn, event: Finished) -> None:
+        """The current attempt has ended well."""
+        ...
+
+    def failed(self, turn: Turn, failure: Failure) -> None:
+        """The current attempt has ended badly."""
+        ...
+
+    def gone(self, turn: Turn) -> None:
+        """The client has left, or did not read in time."""
+        ...
+
+    def grant(self, turn: Turn, messages: int) -> None:
+        """The client's side has room for this many more messages."""
+        ...
+
+    def depart(self, turn: Turn) -> None:
+        """The turn is over; its last byte has been handed to the socket."""
+        ...
+
+
+class Scribe(Protocol):
+    """Who writes to the client: effects in, bytes out, in the client's dialect."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client does not keep up."""
+        ...
+
+    def carry_out(self, turn: Turn, effect: RelayEffect) -> None:
+        """Write what one effect asks for."""
+        ...
+
+
+class Turn:
+    """State of one request between arrival and its last byte; lives on the event loop's thread."""
+
+    def __init__(
+        self, request: GenerateRequest, terms: Terms, relay: Relay, scribe: Scribe, dialect: str
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.dialect = dialect
+        self.request = request
+        self.terms = terms
+        self.relay = relay
+        self.dispatch: Dispatch | None = None
+        self.started: Started | None = None
+        self.usage = Usage()
+        self.arrived_s = self._loop.time()
+        self.first_text_s: float | None = None
+        self.last_text_s: float | None = None
+        self.sent_s: float | None = None
+        self._answer: list[str] = []
+        self._scribe = scribe
+        self._listener: Listener | None = None
+        self._todo: deque[RelayEffect] = deque()
+        self._busy = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def answer(self) -> str:
+        """Everything the model has said so far, as one text."""
+        return "".join(self._answer)
+
+    @property
+    def attempt(self) -> int:
+        """Number of the current attempt, 0 before the first."""
+        return self.dispatch.attempt if self.dispatch else 0
+
+    def begin(self, listener: Listener) -> None:
+        """Start the clock; from now on `listener` hears what happens."""
+        self._listener = listener
+        self._arm()
+
+    # --- from the coordinator
+
+    def on_dispatch(self, dispatch: Dispatch) -> None:
+        """Start over with a new attempt; legal only before any answer text."""
+        again = self.dispatch is not None
+        self.dispatch = dispatch
+        self.started = None
+        self._answer.clear()
+        if again:
+            self.apply(self.relay.on_restart())
+
+    def on_waiting(self, state: str) -> None:
+        """Say what the request waits for, for keep-alives."""
+        self.apply(self.relay.on_waiting(state, self._loop.time()))
+
+    def on_answer(self, failure: Failure) -> None:
+        """End with this failure: the coordinator's last word."""
+        self.apply(self.relay.on_answer(failure, self._loop.time()))
+
+    # --- from the node
+
+    def on_events(self, events: Sequence[StreamEvent]) -> None:
+        """Take one message's events, in order, of the current attempt."""
+        listener = self._listener
+        if listener is None:
+            return
+        failure = None
+        for event in events:
+            failure = self._note(event, listener)
+        self.apply(self.relay.on_events(events, self._loop.time()))
+        if failure is not None:
+            listener.failed(self, failure)
+
+    def _note(self, event: StreamEvent, listener: Listener) -> Failure | None:
+        match event:
+            case Delta():
+                self._on_text(event, listener)
+            case Started():
+                self.started = event
+                listener.started(self, event)
+            case Finished():
+                self.usage = event.usage
+                listener.finished(self, event)
+            case Failed():
+                self.usage = event.usage
+                return event.failure
+        return None
+
+    def _on_text(self, event: Delta, listener: Listener) -> None:
+        self._answer.append(event.text)
+        self.last_text_s = self._loop.time()
+        if self.first_text_s is None:
+            self.first_text_s = self.last_text_s
+            listener.first_token(self)
+
+    # --- from the client's connection
+
+    def on_gone(self) -> None:
+        """The client's connection is gone."""
+        self.apply(self.relay.on_client_gone(self._loop.time()))
+
+    def on_blocked(self) -> None:
+        """The client does not keep up; the relay hears of it by the missing `on_written`."""
+
+    def on_writable(self) -> None:
+        """The client has taken what it was sent."""
+        if self.sent_s is not None:
+            self._written()
+            self.apply([])
+
+    # --- effects
+
+    def apply(self, effects: list[RelayEffect]) -> None:
+        """Carry the relay's effects to where they belong, in order, and watch its next deadline."""
+        self._todo.extend(effects)
+        if self._busy:
+            return
+        self._busy = True
+        while self._todo:
+            self._carry_out(self._todo.popleft())
+        self._busy = False
+        if self.relay.outcome is None:
+            self._arm()
+        else:
+            self._close()
+
+    def _carry_out(self, effect: RelayEffect) -> None:
+        assert self._listener is not None, "a turn begins before anything happens to it"
+        match effect:
+            case Grant():
+                self._listener.grant(self, effect.messages)
+            case Abandon():
+                self._listener.gone(self)
+                self._scribe.carry_out(self, effect)
+            case Send() | KeepAlive():
+                self.sent_s = self._loop.time()
+                self._scribe.carry_out(self, effect)
+                if not self._scribe.blocked:
+                    self._written()
+            case _:
+                self._scribe.carry_out(self, effect)
+
+    def _written(self) -> None:
+        self.sent_s = None
+        self._todo.extend(self.relay.on_written(self._loop.time()))
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.depart(self)
+
+    def _arm(self) -> None:
+        # A deadline that moves back with every write would cost a timer per event; a timer that
+        # fires early costs one harmless tick, so only an earlier deadline replaces a set timer.
+        when = self.relay.next_tick()
+        if when is None or (self._timer is not None and self._timer.when() <= when):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.apply(self.relay.on_tick(self._loop.time()))
