@@ -75,6 +75,7 @@ REASONS: dict[str, Kind] = {
     "deadline": _capacity(504, "The request's own deadline passed before the answer was complete."),
     "no_nodes": _capacity(503, "No healthy node that can serve this model is connected."),
     "draining": _capacity(503, "This instance is shutting down."),
+    "overloaded": _capacity(503, "This instance is at a limit of its own, such as connections."),
     "starting": _capacity(503, "The instance is not ready yet."),
     "load_failed": _peer(503, "The model could not be loaded on the node."),
     "node_lost": _peer(502, "The node that served the request was lost."),

@@ -1,0 +1,178 @@
+"""DECIDER: who may ask: Host against an allow-list, Origin against the same list, then the key.
+
+A page in a browser can make the browser talk to a service on this machine. The Host check stops a
+name that was pointed here (DNS rebinding), the Origin check stops a page from elsewhere that writes
+without caring for the answer (CSRF).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+import msgspec
+
+from roost.core.ids import TenantId
+from roost.errors import Failure
+from roost.gateway.front.router import normalise
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
+OPEN_PATHS = frozenset({"/", "/health", "/ready"})
+PREFLIGHT_AGE_S = b"600"
+
+Fields: TypeAlias = Mapping[bytes, bytes]
+"""Header fields by lower-case name; of a repeated field the last."""
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who asks. `tenant` None stands for the client's address: nobody needs a key here."""
+
+    tenant: TenantId | None = None
+    role: str = "client"
+
+
+Authorise: TypeAlias = Callable[[Fields], Principal | Failure]
+"""The key check: header fields to a principal, or `unauthorized`/`forbidden`."""
+
+ANYONE = Principal()
+
+
+def anyone(_fields: Fields) -> Principal:
+    """Accept any or no key: the rule while no key exists."""
+    return ANYONE
+
+
+def presented_key(fields: Fields) -> bytes | None:
+    """Return the key of `Authorization: Bearer` or, failing that, of `x-api-key`."""
+    scheme, _, key = fields.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer" and key.strip():
+        return key.strip()
+    return fields.get(b"x-api-key", b"").strip() or None
+
+
+def by_digest(digests: Mapping[str, Principal]) -> Authorise:
+    """Build a key check from SHA-256 hex digests; every digest is compared, in constant time."""
+
+    def authorise(fields: Fields) -> Principal | Failure:
+        key = presented_key(fields)
+        if key is None:
+            return Failure("unauthorized", "An API key is needed: send Authorization: Bearer KEY.")
+        digest = hashlib.sha256(key).hexdigest()
+        found = [who for known, who in digests.items() if hmac.compare_digest(known, digest)]
+        return found[0] if found else Failure("unauthorized", "This API key is not known.")
+
+    return authorise
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """Names under which this server may be addressed, lower case, without port or brackets.
+
+    `own_addresses` also accepts the address a connection came in on, for a listener on all of them;
+    an address cannot be rebound, only a name can.
+    """
+
+    names: frozenset[str]
+    own_addresses: bool = False
+
+
+def allowed(bound_host: str, extra: Iterable[str] = ()) -> Allowed:
+    """Build the allow-list: loopback, the host that is bound and what the operator adds."""
+    named = {name for host in extra if (name := host_name(host.encode())) is not None}
+    bound = bound_host.lower().strip("[]")
+    wildcard = bound in WILDCARDS
+    return Allowed(LOOPBACK | named | (set() if wildcard else {bound}), wildcard)
+
+
+@lru_cache(maxsize=256)
+def host_name(authority: bytes) -> str | None:
+    """Strip the port and brackets of `host:port`; None where it is no such thing."""
+    if not authority or not authority.isascii() or b"@" in authority:
+        return None
+    text = authority.decode("ascii").lower()
+    if text.startswith("["):
+        name, closed, port = text[1:].partition("]")
+        port = port.removeprefix(":") if port.startswith(":") or not port else "?"
+        return name if closed and (not port or port.isdigit()) else None
+    if text.count(":") > 1:
+        return text
+    name, _, port = text.partition(":")
+    return name.rstrip(".") if name and (not port or port.isdigit()) else None
+
+
+@lru_cache(maxsize=256)
+def origin_name(origin: bytes) -> str | None:
+    """Return the host of an Origin such as `http://localhost:3000`; None for `null`."""
+    scheme, found, authority = origin.partition(b"://")
+    return host_name(authority) if found and scheme.lower() in {b"http", b"https"} else None
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What access depends on. `local` is the address the connection came in on."""
+
+    method: str
+    path: str
+    fields: Fields
+    local: str = ""
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """The rules of one listener."""
+
+    allowed: Allowed
+    authorise: Authorise = anyone
+
+    def check(self, asked: Asked) -> Principal | Failure:
+        """Decide about a request: Host and Origin first (`forbidden`), then the key check."""
+        stranger = self.check_source(asked)
+        if stranger is not None:
+            return stranger
+        if asked.method == "OPTIONS" or self._open(asked):
+            return ANYONE
+        return self.authorise(asked.fields)
+
+    def check_source(self, asked: Asked) -> Failure | None:
+        """Decide by Host and Origin alone, which is all that a browser cannot lie about."""
+        host = asked.fields.get(b"host")
+        if host is not None and not self._knows(host_name(host), asked.local):
+            return Failure(
+                "forbidden", "This server does not answer to this Host. See --allowed-hosts."
+            )
+        origin = asked.fields.get(b"origin")
+        if origin is None or asked.method in {"GET", "HEAD"}:
+            return None
+        if self._knows(origin_name(origin), asked.local):
+            return None
+        return Failure("forbidden", "Pages of this Origin may not call this server.")
+
+    def cors(self, asked: Asked) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the reply headers that let a page of an allowed origin read the answer."""
+        origin = asked.fields.get(b"origin")
+        if origin is None or not self._knows(origin_name(origin), asked.local):
+            return ()
+        return ((b"access-control-allow-origin", origin), (b"vary", b"origin"))
+
+    def preflight(self, asked: Asked) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the reply headers of an OPTIONS request that passed `check`."""
+        cors = self.cors(asked)
+        if not cors:
+            return ((b"allow", b"GET, HEAD, POST, DELETE, OPTIONS"),)
+        wanted = asked.fields.get(b"access-control-request-headers", b"")
+        return (
+            *cors,
+            (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE, OPTIONS"),
+            (b"access-control-allow-headers", wanted or b"authorization, content-type"),
+            (b"access-control-expose-headers", b"x-roost-request-id, retry-after"),
+            (b"access-control-max-age", PREFLIGHT_AGE_S),
+        )
+
+    def _knows(self, name: str | None, local: str) -> bool:
+        if name is None:
+            return False
+        return name in self.allowed.names or (self.allowed.own_addresses and name == local)
+
+    def _open(self, asked: Asked) -> bool:
+        return asked.method in {"GET", "HEAD"} and normalise(asked.path) in OPEN_PATHS

@@ -1,0 +1,107 @@
+"""DECIDER: whether a request head is one that every HTTP implementation reads the same way.
+
+Request smuggling lives where two readers disagree, so what is ambiguous is refused, not repaired.
+The parser has already refused bad framing; see `gateway.http1`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from roost.errors import Failure
+from roost.gateway.front.access import Fields
+
+_SINGLE = frozenset(
+    {b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"expect", b"upgrade"}
+)
+_HEAD_OVERHEAD_BYTES = 4
+"""What a header line has besides name and value: `: ` and CRLF."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A request head as it came, names in lower case; `fields` is the last of each name."""
+
+    method: str
+    target: bytes
+    version: str
+    headers: list[tuple[bytes, bytes]]
+    fields: Fields
+
+
+def size_bytes(head: Head) -> int:
+    """Return how long the head was, give or take optional white space."""
+    lines = sum(len(name) + len(value) for name, value in head.headers)
+    return len(head.target) + lines + _HEAD_OVERHEAD_BYTES * len(head.headers)
+
+
+def check(head: Head, body_max_bytes: int) -> Failure | None:
+    """Return why this head is refused, or None. What it refuses ends the connection."""
+    return _check_line(head) or _check_framing(head) or _check_body(head, body_max_bytes)
+
+
+def _bad(message: str) -> Failure:
+    return Failure("bad_request", message)
+
+
+def _check_line(head: Head) -> Failure | None:
+    if head.version not in {"1.0", "1.1"}:
+        return _bad("Speak HTTP/1.1.")
+    if head.method == "CONNECT":
+        return Failure("method_not_allowed", "This server is no proxy.")
+    if not head.target.isascii():
+        return _bad("The address has bytes that must be percent-encoded.")
+    if head.version == "1.1" and b"host" not in head.fields:
+        return _bad("HTTP/1.1 needs a Host header.")
+    authority = authority_of(head.target)
+    if authority is not None and authority != head.fields.get(b"host"):
+        return _bad("The address names another host than the Host header.")
+    return None
+
+
+def authority_of(target: bytes) -> bytes | None:
+    """Return the authority of an absolute-form target, None for every other form."""
+    if target.startswith(b"/") or target == b"*":
+        return None
+    _, found, rest = target.partition(b"://")
+    return rest.partition(b"/")[0].partition(b"?")[0] if found else b""
+
+
+def path_of(target: bytes) -> tuple[bytes, bytes]:
+    """Split a target into path and query, of the absolute form too."""
+    path, _, query = target.partition(b"?")
+    if not path.startswith(b"/") and path != b"*":
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return path, query
+
+
+def _check_framing(head: Head) -> Failure | None:
+    fields = head.fields
+    if len(fields) != len(head.headers):
+        names = [name for name, _ in head.headers]
+        if any(names.count(name) > 1 for name in _SINGLE & fields.keys()):
+            return _bad("A header that may come once came twice.")
+    coding = fields.get(b"transfer-encoding")
+    if coding is None:
+        return None
+    if b"content-length" in fields:
+        return _bad("Content-Length and Transfer-Encoding exclude each other.")
+    if coding.lower() != b"chunked" or head.version == "1.0":
+        return _bad("The only Transfer-Encoding accepted is chunked, in HTTP/1.1.")
+    return None
+
+
+def _check_body(head: Head, body_max_bytes: int) -> Failure | None:
+    coding = head.fields.get(b"content-encoding", b"identity").lower()
+    if coding not in {b"identity", b""}:
+        return Failure("unsupported_encoding", "Send the body without Content-Encoding.")
+    length = head.fields.get(b"content-length", b"0")
+    if not length.isdigit():
+        return _bad("Content-Length is no number.")
+    if len(length) > 18 or int(length) > body_max_bytes:
+        return too_large(body_max_bytes)
+    return None
+
+
+def too_large(body_max_bytes: int) -> Failure:
+    """Return the failure of a body over the limit."""
+    return Failure("body_too_large", f"The body is over the limit of {body_max_bytes} bytes.")

@@ -1,0 +1,381 @@
+"""SHELL: one client connection: uvicorn's httptools protocol with limits and deadlines of our own.
+
+What is uvicorn's here: the parser's set-up and the hand-over to its WebSocket protocol. What is
+ours: everything that bounds a client. Requests on a connection are answered in order:
+
+    receiving (at most one) → waiting (a few) → active (at most one) → answered
+    refused: what is active or waiting is answered first, then the refusal, then input is discarded
+    for `linger_s`, so that the refusal is not lost in a reset, and the connection is closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from roost.errors import Failure
+from roost.gateway.front import heads
+from roost.gateway.front.bridge import Bridge, scope_of
+from roost.gateway.front.exchange import Exchange
+from roost.gateway.front.heads import Head
+from roost.gateway.front.receipt import Phase, Receipt, Stall, head_too_large
+from roost.gateway.front.rendering import (
+    CONTINUE,
+    ErrorBody,
+    failure_headers,
+    head_bytes,
+    id_lines,
+)
+from roost.gateway.front.shared import Shared
+from roost.gateway.front.uvicorn_base import HttpToolsProtocol, get_local_addr, get_remote_addr
+from roost.gateway.http1 import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+_HOP = frozenset({b"connection", b"upgrade", b"http2-settings", b"expect"})
+
+
+class _StopParsingError(Exception):
+    """Ends a parser callback; the reason is in `_refused`."""
+
+
+class FrontProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared.config, shared.state, {}, asyncio.get_running_loop())
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=False)
+        self.shared = shared
+        self.blocked = False
+        self._receipt = Receipt(shared.limits, self.loop.time())
+        self._stall = Stall(shared.limits.write_s)
+        self._written_bytes = 0
+        self._waiting_bytes = 0
+        self._receiving: Exchange | None = None
+        self._active: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._upgrade: Head | None = None
+        self._refused: Failure | None = None
+        self._discarding = self._advancing = self._paused = False
+
+    # What an exchange sees.
+
+    @property
+    def common(self) -> bytes:
+        """Header lines of every reply."""
+        return self.shared.common
+
+    @property
+    def error_body(self) -> ErrorBody:
+        """How failures are rendered."""
+        return self.shared.error_body
+
+    @property
+    def local(self) -> str:
+        """The server's address."""
+        address = get_local_addr(self.transport)
+        return address[0] if address else ""
+
+    @property
+    def remote(self) -> str:
+        """The client's address."""
+        address = get_remote_addr(self.transport)
+        return address[0] if address else ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being received or answered."""
+        return not (self._active is None and self._receiving is None and not self._waiting)
+
+    def put(self, data: bytes) -> None:
+        """Write to the client."""
+        self._written_bytes += len(data)
+        self.transport.write(data)
+
+    def on_reply_done(self, exchange: Exchange, *, broken: bool) -> None:
+        """Take the next request, or close."""
+        if exchange is not self._active:
+            return
+        self._active = None
+        self.shared.changed.set()
+        if broken or not exchange.keep_alive or self.shared.draining:
+            self._drop_waiting()
+            self._close_gently(unread=not exchange.complete)
+            return
+        self._advance()
+
+    # What the transport says.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count the client in, or turn it away."""
+        shared, self.transport = self.shared, transport
+        high = shared.limits.write_buffer_bytes
+        transport.set_write_buffer_limits(high=high, low=high // 4)
+        shared.connections.add(self)
+        if len(shared.connections) + len(shared.state.connections) > shared.limits.connections_max:
+            self._discarding = True
+            self._send_refusal(Failure("overloaded", "Too many connections; try again soon."))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever works for this client."""
+        self.shared.changed.set()
+        self.shared.connections.discard(self)
+        self._client_gone()
+        self.parser = None  # type: ignore[assignment]
+
+    def eof_received(self) -> None:
+        """Treat the end of input as the client's leaving; see `bridge`."""
+        if self._active is not None:
+            self._client_gone()
+            self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """Pass on that the client does not keep up."""
+        self.blocked = True
+        if self._active is not None and self._active.watcher is not None:
+            self._active.watcher.on_blocked()
+
+    def resume_writing(self) -> None:
+        """Pass on that the client reads again."""
+        self.blocked = False
+        if self._active is not None and self._active.watcher is not None:
+            self._active.watcher.on_writable()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come in, within the limits."""
+        if self._discarding:
+            return
+        self._receipt.on_bytes(len(data), self.loop.time())
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._on_upgrade(data[int(upgrade.args[0]) :])
+        except HttpParserError:
+            if not self._discarding:
+                self._refuse(self._refused or Failure("bad_request", "This is no valid HTTP/1.1."))
+        else:
+            oversize = self._receipt.oversize()
+            if oversize is not None and not self._discarding:
+                self._refuse(oversize)
+
+    # What the parser says.
+
+    def on_message_begin(self) -> None:
+        """Forget the previous request."""
+        self.url = b""
+        self.headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a header; after the head it would be a trailer, which nobody here reads."""
+        if self._receiving is not None:
+            self._stop(Failure("bad_request", "Trailers are not accepted."))
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Check the head and find out who answers."""
+        parser, limits = self.parser, self.shared.limits
+        method, version = parser.get_method().decode("ascii"), parser.get_http_version()
+        head = Head(method, self.url, version, self.headers, dict(self.headers))
+        if self._receipt.over_head() and heads.size_bytes(head) > limits.head_max_bytes:
+            self._stop(head_too_large(limits))
+        failure = heads.check(head, limits.body_max_bytes)
+        if failure is not None:
+            self._stop(failure)
+        if len(self._waiting) >= limits.pipelined:
+            self._stop(Failure("bad_request", "Too many requests wait on this connection."))
+        if parser.should_upgrade():
+            self._upgrade = head
+            return
+        self._receipt.on_head(self.loop.time())
+        self._take(Exchange(self, head, self.shared.ids()))
+
+    def on_body(self, body: bytes) -> None:
+        """Collect a piece of body, up to the limit."""
+        exchange = self._receiving
+        if exchange is None:
+            return
+        exchange.add_body(body)
+        if exchange.received_bytes > self.shared.limits.body_max_bytes:
+            self._stop(heads.too_large(self.shared.limits.body_max_bytes))
+        if exchange is not self._active:
+            self._waiting_bytes += len(body)
+            self._pause_reading_if_far_ahead()
+
+    def on_message_complete(self) -> None:
+        """Hand the request over, or begin to wait for the next one."""
+        exchange, self._receiving = self._receiving, None
+        if exchange is None:
+            return
+        self._receipt.on_complete()
+        self._discarding = not exchange.keep_alive
+        exchange.on_complete()
+        if exchange is self._active:
+            self._begin(exchange)
+        elif exchange.done:
+            self._advance()
+
+    # Answering.
+
+    def _take(self, exchange: Exchange) -> None:
+        exchange.keep_alive = exchange.head.version == "1.1" and self.parser.should_keep_alive()
+        direct = self.shared.direct
+        answer = direct.match(exchange) if direct is not None else None
+        if answer is None:
+            exchange.handler, exchange.early = self._run_asgi, True
+        elif isinstance(answer, Failure):
+            failure = answer
+            exchange.handler, exchange.early = (lambda e: e.fail(failure)), True
+        else:
+            exchange.handler = answer
+        self._receiving = exchange
+        self._waiting.append(exchange)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Answer what waits, in order; a reply made on the spot must not recurse into the next."""
+        if self._advancing:
+            return
+        self._advancing = True
+        while self._active is None and self._waiting:
+            self._active = self._waiting.popleft()
+            self._open(self._active)
+        self._advancing = False
+        if self._active is None:
+            self._on_all_answered()
+
+    def _open(self, exchange: Exchange) -> None:
+        expects = exchange.fields.get(b"expect", b"").lower() == b"100-continue"
+        if expects and not exchange.complete and exchange.head.version == "1.1":
+            self.put(CONTINUE)
+        self._begin(exchange)
+
+    def _begin(self, exchange: Exchange) -> None:
+        handler = exchange.handler
+        if handler is not None and (exchange.early or exchange.complete):
+            exchange.handler = None
+            handler(exchange)
+
+    def _on_all_answered(self) -> None:
+        self._waiting_bytes = 0
+        if self._refused is not None:
+            self._send_refusal(self._refused)
+            return
+        if self._paused:
+            self._paused = False
+            self._receipt.on_resumed(self.loop.time())
+            self.transport.resume_reading()
+        elif self._receiving is None and self._receipt.phase is Phase.BUSY:
+            self._receipt.on_idle(self.loop.time())
+
+    def _pause_reading_if_far_ahead(self) -> None:
+        """Bound what is read ahead; only then a client that leaves goes unnoticed for a while."""
+        if not self._paused and self._waiting_bytes > self.shared.limits.pipelined_bytes:
+            self._paused = True
+            self._receipt.on_paused()
+            self.transport.pause_reading()
+
+    def _run_asgi(self, exchange: Exchange) -> None:
+        scope = scope_of(exchange, self.transport)
+        self.shared.tasks.start(Bridge(exchange).run(self.shared.app, scope), "request")
+
+    # Refusing and closing.
+
+    def _stop(self, failure: Failure) -> None:
+        self._refused = failure
+        raise _StopParsingError
+
+    def _refuse(self, failure: Failure) -> None:
+        """Refuse what is being received; what came whole before it is answered first."""
+        self._discarding = True
+        self._refused = failure
+        broken, self._receiving = self._receiving, None
+        if broken is not None and broken is self._active:
+            self._active = None
+            # An answer that has begun cannot be followed by another one.
+            refusal = None if broken.started else failure
+            broken.on_gone()
+            self._send_refusal(refusal)
+            return
+        if broken is not None and broken in self._waiting:
+            self._waiting.remove(broken)
+        if self._active is None:
+            self._advance()
+
+    def _send_refusal(self, failure: Failure | None) -> None:
+        self._refused = None
+        if failure is not None:
+            status, body = self.shared.error_body(failure)
+            length = (b"content-length", b"%d" % len(body))
+            lines = [*failure_headers(failure), length, (b"connection", b"close")]
+            common = id_lines(self.shared.ids()) + self.shared.common
+            self.put(head_bytes(status, lines, common) + body)
+        self._close_gently(unread=True)
+
+    def _close_gently(self, *, unread: bool) -> None:
+        """Close once all is sent; with unread input a plain close would be a reset."""
+        self._discarding = True
+        if not unread or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self._receipt.on_linger(self.loop.time())
+        self.transport.write_eof()
+
+    def _client_gone(self) -> None:
+        active, self._active = self._active, None
+        if active is not None:
+            active.on_gone()
+        self._drop_waiting()
+
+    def _drop_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        self._receiving = None
+        for exchange in waiting:
+            exchange.on_gone()
+
+    def on_sweep(self, now: float) -> None:
+        """Enforce the deadline of the phase and the write deadline."""
+        if now >= self._receipt.deadline:
+            self._on_late()
+        elif self._stall.on_sweep(self._written_bytes, self.transport.get_write_buffer_size(), now):
+            self.transport.abort()
+
+    def _on_late(self) -> None:
+        phase = self._receipt.phase
+        if phase is Phase.LINGER:
+            self.transport.abort()
+        elif phase is Phase.IDLE:
+            self.transport.close()
+        else:
+            what = "head" if phase is Phase.HEAD else "body"
+            self._refuse(Failure("request_timeout", f"The {what} of the request came too slowly."))
+
+    def shutdown(self) -> None:
+        """Close now if nothing is going on, else after the reply."""
+        if not self.busy:
+            self.transport.close()
+
+    # Upgrades.
+
+    def _on_upgrade(self, rest: bytes) -> None:
+        head, self._upgrade = self._upgrade, None
+        if head is None:
+            return
+        if self._wants_websocket(head) and not self.busy:
+            self._to_websocket(head, rest)
+            return
+        # Any other upgrade may be ignored; the parser has skipped the body, so it is shown the head
+        # again without the offer.
+        kept = [b"%b: %b\r\n" % header for header in head.headers if header[0] not in _HOP]
+        line = b"%b %b HTTP/%b\r\n" % (head.method.encode(), head.target, head.version.encode())
+        self.parser = HttpRequestParser(self)
+        self.data_received(line + b"".join(kept) + b"\r\n" + rest)
+
+    def _wants_websocket(self, head: Head) -> bool:
+        return head.method == "GET" and head.fields.get(b"upgrade", b"").lower() == b"websocket"
+
+    def _to_websocket(self, head: Head, rest: bytes) -> None:
+        self.shared.connections.discard(self)
+        seen = {"method": head.method, "headers": head.headers}
+        self.scope = seen  # type: ignore[assignment]  # all that the hand-over reads
+        self.handle_websocket_upgrade()
+        protocol = self.transport.get_protocol()
+        if rest and isinstance(protocol, asyncio.Protocol):
+            protocol.data_received(rest)

@@ -1,0 +1,173 @@
+"""SHELL: the listener: bind, accept, sweep deadlines, drain, close. The caller owns signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+
+from roost.gateway.front.asgi import App
+from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.front.protocol import FrontProtocol
+from roost.gateway.front.rendering import ErrorBody, openai_error
+from roost.gateway.front.shared import Direct, Shared
+from roost.gateway.front.uvicorn_base import uvicorn_config
+
+_ABORT_S = 0.5
+"""How long a handler whose client was cut off may take to notice."""
+
+
+class Front:
+    """A listener with its connections. Make one with `open_front`, end it with `close`."""
+
+    def __init__(self, shared: Shared, sockets: list[socket.socket], tls: bool) -> None:  # noqa: FBT001 - private to this module
+        self._shared = shared
+        self._sockets = sockets
+        self._servers: list[asyncio.Server] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = asyncio.Event()
+        host, port = sockets[0].getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
+        self.port: int = port
+        self.url = f"{'https' if tls else 'http'}://{host}:{port}"
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected, WebSockets included."""
+        return len(self._shared.connections) + len(self._shared.state.connections)
+
+    @property
+    def busy(self) -> int:
+        """How many connections have a request in progress."""
+        return sum(c.busy for c in self._shared.connections)
+
+    async def open(self, listener: Listener, tls: ssl.SSLContext | None) -> None:
+        """Accept clients on the bound sockets."""
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            server = await loop.create_server(
+                lambda: FrontProtocol(self._shared), sock=sock, ssl=tls, backlog=listener.backlog
+            )
+            self._servers.append(server)
+        self._sweep()
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; what is connected goes on, one last request each."""
+        self._shared.draining = True
+        for server in self._servers:
+            server.close()
+        for connection in list(self._shared.connections):
+            connection.shutdown()
+
+    async def close(self, grace_s: float) -> None:
+        """Let running requests end within `grace_s`, then abort what is left."""
+        self.stop_accepting()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wait_quiet(), grace_s)
+        # WebSockets last: a link may carry the streams that were being waited for.
+        for websocket in list(self._shared.state.connections):
+            websocket.shutdown()
+        for connection in list(self._shared.connections):
+            connection.transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        # Handlers have been told; most end by themselves and leave nothing half done.
+        await self._shared.tasks.close(_ABORT_S)
+        running = list(self._shared.state.tasks)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._closed.set()
+
+    async def wait_closed(self) -> None:
+        """Wait until `close` is through."""
+        await self._closed.wait()
+
+    async def _wait_quiet(self) -> None:
+        while self.busy:
+            self._shared.changed.clear()
+            await self._shared.changed.wait()
+
+    def _sweep(self) -> None:
+        loop, shared = asyncio.get_running_loop(), self._shared
+        shared.common = b"date: %b\r\n" % formatdate(usegmt=True).encode()
+        now = loop.time()
+        for connection in list(shared.connections):
+            connection.on_sweep(now)
+        self._timer = loop.call_later(shared.limits.sweep_s, self._sweep)
+
+
+def _bind(listener: Listener, limits: FrontLimits) -> list[socket.socket]:
+    """Bind every address of the host; port 0 is chosen once and then used for all of them."""
+    infos = socket.getaddrinfo(
+        listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(infos):
+            sock = socket.socket(family, kind, protocol)
+            sockets.append(sock)
+            _prepare(sock, limits)
+            port = sockets[0].getsockname()[1] or listener.port
+            sock.bind((address[0], port, *address[2:]))
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def _prepare(sock: socket.socket, limits: FrontLimits) -> None:
+    """Set options that accepted sockets inherit."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    sock.settimeout(0)
+
+
+def _tls(listener: Listener) -> ssl.SSLContext | None:
+    if listener.tls_cert is None or listener.tls_key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(listener.tls_cert, listener.tls_key)
+    return context
+
+
+async def open_front(
+    app: App,
+    listener: Listener,
+    limits: FrontLimits,
+    *,
+    direct: Direct | None = None,
+    error_body: ErrorBody = openai_error,
+) -> Front:
+    """Bind and accept; `OSError` where the address is taken or the TLS files cannot be read.
+
+    `direct` routes are asked first, `app` gets what they leave.
+    """
+    tls = _tls(listener)
+    config = uvicorn_config(app, limits)
+    shared = Shared(app, limits, config, direct=direct, error_body=error_body)
+    front = Front(shared, _bind(listener, limits), tls is not None)
+    await front.open(listener, tls)
+    return front
+
+
+async def serve(
+    app: App,
+    listener: Listener,
+    limits: FrontLimits,
+    on_ready: Callable[[Front], Awaitable[None]],
+) -> None:
+    """Open a front, tell `on_ready`, stay until it is closed or this task is cancelled."""
+    front = await open_front(app, listener, limits)
+    try:
+        await on_ready(front)
+        await front.wait_closed()
+    finally:
+        await front.close(0)

@@ -1,0 +1,53 @@
+"""SHELL: what all connections of one front have in common, and the seam for routes by callback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from roost.errors import Failure
+from roost.gateway.front.asgi import App
+from roost.gateway.front.exchange import Exchange
+from roost.gateway.front.limits import FrontLimits
+from roost.gateway.front.rendering import ErrorBody, openai_error
+from roost.gateway.front.uvicorn_base import Config, ServerState
+from roost.gateway.request_ids import RequestIds
+from roost.gateway.tasks import Tasks
+
+if TYPE_CHECKING:
+    from roost.gateway.front.protocol import FrontProtocol
+
+Handler: TypeAlias = Callable[[Exchange], None]
+"""Who answers a request once its body is whole."""
+
+
+class Direct(Protocol):
+    """Routes that are served by callbacks, without a task and without ASGI messages."""
+
+    def match(self, exchange: Exchange) -> Handler | Failure | None:
+        """Return who answers once the body is whole, a failure to answer now, or None for ASGI."""
+        ...
+
+
+@dataclass
+class Shared:
+    """One front's settings, its live connections and tasks.
+
+    `common` is header lines that every reply has, `changed` is set whenever a request or connection
+    ends, `draining` makes every reply the last of its connection.
+    """
+
+    app: App
+    limits: FrontLimits
+    config: Config
+    direct: Direct | None = None
+    error_body: ErrorBody = openai_error
+    ids: RequestIds = field(default_factory=RequestIds)
+    tasks: Tasks = field(default_factory=Tasks)
+    state: ServerState = field(default_factory=ServerState)
+    connections: set[FrontProtocol] = field(default_factory=set)
+    common: bytes = b""
+    draining: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,0 +1,119 @@
+"""The listener: addresses, TLS, ownership of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from roost.gateway.front.asgi import Receive, Scope, Send
+from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.front.replies import send_json
+from roost.gateway.front.server import Front, open_front, serve
+from tests.gateway.front.conftest import GET, Client, opened
+from tests.gateway.front.test_protocol import post
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer anything."""
+    await send_json(send, b"{}")
+
+
+async def test_port_zero_is_reported() -> None:
+    """The bound port is in the URL."""
+    front = await open_front(hello, Listener(port=0), FrontLimits())
+    assert front.url == f"http://127.0.0.1:{front.port}"
+    assert front.port > 0
+    await front.close(0)
+
+
+async def test_taken_port_is_an_error() -> None:
+    """A port in use is said at once."""
+    front = await open_front(hello, Listener(port=0), FrontLimits())
+    with pytest.raises(OSError, match="in use"):
+        await open_front(hello, Listener(port=front.port), FrontLimits())
+    await front.close(0)
+
+
+async def test_serve_tells_when_it_is_ready() -> None:
+    """`serve` runs until somebody closes it."""
+    fronts: list[Front] = []
+
+    async def on_ready(front: Front) -> None:
+        fronts.append(front)
+        client = Client(*await asyncio.open_connection("127.0.0.1", front.port))
+        assert (await client.ask(GET)).status == 200
+        client.close()
+        await front.close(1)
+
+    await asyncio.wait_for(serve(hello, Listener(port=0), FrontLimits(), on_ready), 5)
+    assert fronts[0].connections == 0
+
+
+async def test_cancelled_serve_closes() -> None:
+    """Cancelling `serve` frees the port."""
+    ready: asyncio.Future[Front] = asyncio.get_running_loop().create_future()
+
+    async def on_ready(front: Front) -> None:
+        ready.set_result(front)
+
+    task = asyncio.ensure_future(serve(hello, Listener(port=0), FrontLimits(), on_ready))
+    front = await ready
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(OSError, match=r".*"):
+        await asyncio.open_connection("127.0.0.1", front.port)
+
+
+@pytest.mark.slow
+async def test_tls(tmp_path: Path) -> None:
+    """With a certificate and key it is HTTPS."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        f"-subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout {key} -out {cert}"
+    )
+    made = await asyncio.create_subprocess_exec(*command.split(), stderr=subprocess.DEVNULL)
+    assert await made.wait() == 0
+    listener = Listener(port=0, tls_cert=str(cert), tls_key=str(key))
+    async with opened(FrontLimits(), listener=listener) as world:
+        context = ssl.create_default_context(cafile=str(cert))
+        assert world.front.url.startswith("https://")
+        client = Client(
+            *await asyncio.open_connection(
+                "127.0.0.1", world.front.port, ssl=context, server_hostname="localhost"
+            )
+        )
+        assert (await client.ask(GET)).status == 200
+        refused = await client.ask(GET[:-2] + b"Content-Length: x\r\n\r\n")
+        assert refused.status == 400
+        client.close()
+
+
+async def _scenario() -> None:
+    async with opened(FrontLimits(head_s=0.2, sweep_s=0.02)) as world:
+        client = await world.client()
+        await client.send(GET + post("/v1/chat/completions"))
+        assert (await client.reply()).status == 200
+        assert (await client.reply()).body.endswith(b"[DONE]\n\n")
+        leaving = await world.client()
+        await leaving.send(post("/endless"))
+        await world.seen.entered.wait()
+        leaving.close()
+        await asyncio.wait_for(world.seen.gone.wait(), 1)
+        slow = await world.client()
+        await slow.send(GET[:5])
+        assert (await slow.reply()).status == 408
+        assert await slow.closed() == b""
+
+
+@pytest.mark.slow
+def test_same_on_uvloop() -> None:
+    """The loop used in production behaves like the one under test."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_scenario())
