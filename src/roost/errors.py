@@ -136,6 +136,10 @@ class RoostError(Exception):
         super().__init__(failure.message)
         self.failure = failure
 
+    def __reduce__(self) -> tuple[type[RoostError], tuple[Failure]]:
+        # Large bodies are parsed in another process, and their refusals have to come back from it.
+        return RoostError, (self.failure,)
+
 
 def fail(
     reason: str, message: str, *, param: str | None = None, retry_after_s: int | None = None

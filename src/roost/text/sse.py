@@ -96,7 +96,7 @@ class SseParser:
             return self._dispatch()
         if self._size + len(line) > self._max_event_bytes:
             return [self._overflow()]
-        # Comments are keep-alives: thousands of them may stand in front of one event.
+        # Comments keep a connection alive: thousands may stand in front of one event.
         if line.startswith(b":"):
             return []
         self._size += len(line)

@@ -1,0 +1,167 @@
+"""DECIDER: the fields that both OpenAI generation APIs share, and what a reply has to look like.
+
+Rules of our own where clients disagree: `max_tokens` -1 means no limit and 0 is refused; a limit
+above the context is kept here and clamped by the node; `top_k` -1 and 0 both switch it off; a
+negative or 64-bit `seed` is taken modulo 2**32; `stop` holds up to 16 strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from roost.core.request import GenerateRequest, Sampling
+from roost.dialects import fields
+from roost.dialects.json_body import JsonObject
+from roost.errors import fail
+
+MAX_TOKENS_CAP = 2**31 - 1
+STOPS_MAX = 16
+STOP_CHARS_MAX = 1000
+MODEL_CHARS_MAX = 256
+TOP_LOGPROBS_MAX = 20
+IGNORED_NAMES_MAX = 32
+IGNORED_NAME_CHARS_MAX = 64
+
+SHARED_FIELDS = frozenset(
+    {
+        "model",
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "stop",
+        "n",
+        "logit_bias",
+        "logprobs",
+        "ignore_eos",
+        "stream",
+        "stream_options",
+        "roost",
+    }
+)
+
+
+class ReplyOptions(msgspec.Struct, frozen=True):
+    """How the client wants its answer.
+
+    `include_usage` asks for a usage chunk at the end of a stream; other replies always have usage.
+    `model_as_sent` is None where the client named no model and the default applies.
+    """
+
+    stream: bool = False
+    include_usage: bool = False
+    logprobs: bool = False
+    model_as_sent: str | None = None
+
+
+class Translated(msgspec.Struct, frozen=True):
+    """A request of this dialect in the words of the core.
+
+    `request.model` is "" where none was named. `ignored` names fields that had no effect, at most
+    `IGNORED_NAMES_MAX` of them. `roost` is the object of that name: the request headers' twins.
+    """
+
+    request: GenerateRequest
+    options: ReplyOptions
+    ignored: tuple[str, ...] = ()
+    roost: JsonObject = {}
+
+
+def read_model(body: JsonObject) -> str | None:
+    """Read the name of the model without the spaces around it; None where none was sent."""
+    sent = fields.text(body, "model")
+    model = sent and sent.strip()
+    if model is not None and not 1 <= len(model) <= MODEL_CHARS_MAX:
+        wanted = f"the name of a model, of 1 to {MODEL_CHARS_MAX} characters"
+        raise fields.wrong("model", wanted, model)
+    return model
+
+
+def read_reply(body: JsonObject, *, logprobs: bool) -> ReplyOptions:
+    """Read how the answer is to be sent; `logprobs` says whether it shall carry them."""
+    usage = fields.flag(
+        fields.mapping(body, "stream_options"), "include_usage", path="stream_options."
+    )
+    return ReplyOptions(
+        stream=fields.flag(body, "stream") or False,
+        include_usage=usage or False,
+        logprobs=logprobs,
+        model_as_sent=fields.text(body, "model"),
+    )
+
+
+def read_sampling(body: JsonObject) -> Sampling:
+    """Read how tokens are drawn; absent fields stay None."""
+    seed = fields.whole(body, "seed", -(2**63), 2**63 - 1)
+    top_k = fields.whole(body, "top_k", -1, 1_000_000)
+    return Sampling(
+        temperature=fields.number(body, "temperature", 0, 2),
+        top_p=fields.number(body, "top_p", 0, 1),
+        top_k=None if top_k is None else max(0, top_k),
+        min_p=fields.number(body, "min_p", 0, 1),
+        seed=None if seed is None else seed % 2**32,
+        presence_penalty=fields.number(body, "presence_penalty", -2, 2),
+        frequency_penalty=fields.number(body, "frequency_penalty", -2, 2),
+    )
+
+
+def read_max_tokens(body: JsonObject, *names: str) -> int | None:
+    """Read the limit on generated tokens; of several names sent the first one given here counts."""
+    limits: list[int] = []
+    for name in names:
+        limit = fields.whole(body, name, -1, None)
+        if limit == 0:
+            message = f"'{name}' must be at least 1, or -1 for no limit; 0 asks for no answer."
+            raise fail("bad_request", message, param=name)
+        limits += [] if limit is None else [limit]
+    return min(limits[0], MAX_TOKENS_CAP) if limits and limits[0] > 0 else None
+
+
+def read_stop(body: JsonObject) -> tuple[str, ...]:
+    """Read the stop strings: absent, null and [] are none, a string is a list of one."""
+    value = body.get("stop")
+    stops = value if isinstance(value, list) else [] if value is None else [value]
+    for stop in stops:
+        if not isinstance(stop, str) or not 1 <= len(stop) <= STOP_CHARS_MAX:
+            wanted = f"a string or a list of strings, each of 1 to {STOP_CHARS_MAX} characters"
+            raise fields.wrong("stop", wanted, stop)
+    if len(stops) > STOPS_MAX:
+        raise fail(
+            "bad_request", f"'stop' may hold {STOPS_MAX} strings, got {len(stops)}.", param="stop"
+        )
+    return tuple(stops)
+
+
+def refuse_several(body: JsonObject, name: str) -> None:
+    """Refuse a number of choices other than one, rather than silently giving one."""
+    value = body.get(name)
+    if value is not None and (isinstance(value, bool) or value != 1):
+        raise fail("bad_request", f"'{name}' must be 1: one answer per request.", param=name)
+
+
+def refuse_logit_bias(body: JsonObject) -> None:
+    """Refuse a bias that would be ignored; an empty one changes nothing."""
+    if fields.mapping(body, "logit_bias"):
+        raise fail("unsupported", "'logit_bias' is not supported.", param="logit_bias")
+
+
+def name_ignored(names: Collection[str], *, strict: bool) -> tuple[str, ...]:
+    """Return the names of fields without effect, in order and cut to size; refuse them if `strict`.
+
+    Clients send fields that came after us, so by default they earn no error.
+    """
+    found = tuple(sorted(name[:IGNORED_NAME_CHARS_MAX] for name in names)[:IGNORED_NAMES_MAX])
+    if strict and found:
+        raise fail("bad_request", f"'{found[0]}' has no effect here; leave it out.", param=found[0])
+    return found
+
+
+def unknown_names(body: JsonObject, known: Collection[str]) -> set[str]:
+    """Find the fields that are set and not `known`."""
+    return {name for name, value in body.items() if value is not None and name not in known}
