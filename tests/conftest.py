@@ -42,7 +42,7 @@ def rng() -> random.Random:
     return random.Random(0)
 
 
-async def _eventually(
+async def until(
     condition: Callable[[], bool], *, within_s: float = 5.0, what: str = ""
 ) -> None:
     deadline = time.monotonic() + within_s
@@ -58,4 +58,4 @@ def eventually() -> Eventually:
 
     This is the one place in the tests that sleeps; with machines, pass `now` instead.
     """
-    return _eventually
+    return until

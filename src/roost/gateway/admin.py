@@ -67,7 +67,7 @@ class Admin:
         """Copy the coordinator's gauges into the metrics."""
         metrics, coordinator = self._mind.metrics, self._mind.coordinator
         metrics("roost_queued").set(coordinator.statistics().waiting)
-        for node in coordinator.fleet(self._mind.now_s):
+        for node in coordinator.fleet():
             metrics("roost_in_flight", node.id).set(node.in_flight)
             metrics("roost_link_state", node.id).set(_RANK[node.state])
 
@@ -87,7 +87,7 @@ class Admin:
         """GET /roost/v1/fleet: every node, its models, runtimes and slots, and the queue."""
         mind = self._mind
         body = {
-            "nodes": mind.coordinator.fleet(mind.now_s),
+            "nodes": mind.coordinator.fleet(),
             "statistics": mind.coordinator.statistics(),
         }
         call.exchange.reply(200, _JSON, msgspec.json.encode(body))

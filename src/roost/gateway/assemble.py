@@ -18,7 +18,7 @@ from roost.gateway.generation import Generation, GenerationSettings
 from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
-from roost.gateway.routes import Routes
+from roost.gateway.routes import Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.observe import logs
 from roost.observe.metrics import Metrics
@@ -41,6 +41,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     listener: Listener
     limits: FrontLimits
     allowed_hosts: tuple[str, ...] = ()
+    places: Places = Places()
     link_message_max_bytes: int = 32 * 1024 * 1024
 
 
@@ -53,7 +54,7 @@ class Gateway:
         self._log = logs.get()
         self.metrics = Metrics()
         # Ties between equal nodes: any source will do, and the simulator passes its own.
-        dice = random.Random()  # noqa: S311 - no secret depends on it
+        dice = random.Random()
         self.mind = Mind(Coordinator(settings.fleet, dice), self.metrics, self._log)
         self._tasks = Tasks()
         self._generation = Generation(self.mind, self._tasks, settings.generation)
@@ -84,7 +85,7 @@ class Gateway:
         self._generation.close()
 
     def _routes(self) -> Routes:
-        routes = Routes(self._gate)
+        routes = Routes(self._gate, self._settings.places)
         Admin(self.mind).add_to(routes)
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
@@ -94,7 +95,8 @@ class Gateway:
         return allowed(self._settings.listener.host, self._settings.allowed_hosts)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "websocket" or scope["path"] != LINK_PATH:
+        path = self._settings.places.inside(scope["path"])
+        if scope["type"] != "websocket" or path != LINK_PATH:
             await send({"type": "websocket.close", "code": 1000})
             return
         connection = SocketConnection(receive, send, self._settings.link_message_max_bytes)

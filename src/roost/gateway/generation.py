@@ -17,9 +17,9 @@ import msgspec
 from roost.core.ids import ModelId
 from roost.core.request import ChatPrompt, Terms
 from roost.dialects.openai_chat import read_chat
-from roost.dialects.openai_chat_reply import ChatBody, ChatStream
+from roost.dialects.openai_chat_reply import ChatStream, chat_body
 from roost.dialects.openai_completions import read_completion
-from roost.dialects.openai_completions_reply import CompletionBody, CompletionStream
+from roost.dialects.openai_completions_reply import CompletionStream, completion_body
 from roost.dialects.openai_options import ReplyOptions, Translated
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.affinity import chain
@@ -46,12 +46,12 @@ class Dialect(msgspec.Struct, frozen=True):
     whole_voice: Callable[[str, int, str, ReplyOptions], WholeVoice]
 
 
-CHAT = Dialect("openai", "chatcmpl-", read_chat, ChatStream, ChatBody)
-COMPLETIONS = Dialect("openai", "cmpl-", read_completion, CompletionStream, CompletionBody)
+CHAT = Dialect("openai", "chatcmpl-", read_chat, ChatStream, chat_body)
+COMPLETIONS = Dialect("openai", "cmpl-", read_completion, CompletionStream, completion_body)
 
 
 class GenerationSettings(msgspec.Struct, frozen=True):
-    """`offload_bytes`: larger bodies are parsed in another process, so that nobody waits for them."""
+    """Bodies over `offload_bytes` are parsed in another process, so that nobody waits."""
 
     default_model: str = ""
     offload_bytes: int = 1024 * 1024

@@ -1,7 +1,7 @@
-"""SHELL: the coordinator's only caller: every event goes in here, and every effect comes out here.
+"""SHELL: the coordinator's only caller: every event goes in here, every effect comes out.
 
-Everything runs on one event loop and nothing here waits, so a coordinator call and the performing of
-its effects are one step that nothing can interrupt.
+Everything runs on one event loop and nothing here waits, so a coordinator call and the performing
+of its effects are one step that nothing can interrupt.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from roost.gateway import perform
+from roost.gateway import accounts, perform
 
 if TYPE_CHECKING:
     from roost.core.events import Finished, Started
@@ -38,6 +38,8 @@ class Mind:
         self.links: dict[NodeId, NodeLink] = {}
         self.turns: dict[RequestId, Turn] = {}
         self._loop = asyncio.get_running_loop()
+        self._gaps = metrics("roost_inter_token_seconds")
+        self._writes = metrics("roost_write_seconds")
         self._effects: deque[Effect] = deque()
         self._performing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -58,6 +60,7 @@ class Mind:
     def depart(self, turn: Turn) -> None:
         """Forget a request whose last byte has been written, or whose client is gone."""
         del self.turns[turn.terms.request_id]
+        accounts.close(turn, self.metrics, self.log, self.now_s)
 
     def started(self, turn: Turn, event: Started) -> None:
         """The current attempt holds a slot."""
@@ -66,9 +69,16 @@ class Mind:
 
     def first_token(self, turn: Turn) -> None:
         """The current attempt has produced its first answer text."""
-        self.metrics("roost_ttft_seconds").observe(self.now_s - turn.arrived_s)
         request = turn.terms.request_id
         self._feed(self.coordinator.on_first_token(request, turn.attempt, self.now_s))
+
+    def gap(self, seconds: float) -> None:
+        """This long passed between two pieces of answer text."""
+        self._gaps.observe(seconds)
+
+    def wrote(self, seconds: float) -> None:
+        """A client's socket took a write after this long."""
+        self._writes.observe(seconds)
 
     def finished(self, turn: Turn, event: Finished) -> None:
         """The current attempt has ended well."""

@@ -10,12 +10,12 @@ import msgspec
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Asked
-from roost.gateway.front.router import NotMatched, Router
+from roost.gateway.front.router import NotMatched, Router, percent_decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roost.gateway.front.access import Gate, Principal
+    from roost.gateway.front.access import Gate
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.front.protocol import Handler
     from roost.gateway.front.rendering import Headers
@@ -30,6 +30,34 @@ class Call(msgspec.Struct, frozen=True):
     rest: str = ""
 
 
+class Places(msgspec.Struct, frozen=True):
+    """Where this gateway is found, and who may speak for others.
+
+    `base_path` stands before every address. Only a client whose address is in `proxies` is
+    believed about whom it forwards for.
+    """
+
+    base_path: str = ""
+    proxies: frozenset[str] = frozenset()
+
+    def inside(self, raw_path: str) -> str | None:
+        """Return the path without the base; None for a path outside of it."""
+        if not self.base_path:
+            return raw_path
+        rest = raw_path.removeprefix(self.base_path)
+        if rest == raw_path or not (rest == "" or rest.startswith("/")):
+            return None
+        return rest or "/"
+
+    def client(self, exchange: Exchange) -> str:
+        """Return the client's address: the nearest one that no trusted proxy stands at."""
+        remote = exchange.remote
+        forwarded = exchange.fields.get(b"x-forwarded-for", b"").decode("latin-1").split(",")
+        while remote in self.proxies and (nearer := forwarded.pop().strip() if forwarded else ""):
+            remote = nearer
+        return remote
+
+
 Endpoint: TypeAlias = "Callable[[Call], None]"
 """Answers a call whose body is whole, at once or later; it never raises what a client caused."""
 
@@ -37,8 +65,9 @@ Endpoint: TypeAlias = "Callable[[Call], None]"
 class Routes:
     """Serves exchanges without a task of their own; see `front.protocol.Direct`."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, places: Places) -> None:
         self._gate = gate
+        self._places = places
         self._router: Router[Endpoint] = Router()
 
     def add(self, methods: str, pattern: str, endpoint: Endpoint) -> None:
@@ -48,22 +77,25 @@ class Routes:
     def match(self, exchange: Exchange) -> Handler | Failure | None:
         """Let the exchange through the gate and find who answers it."""
         method = exchange.head.method
-        asked = Asked(method, exchange.path, exchange.fields, exchange.local)
+        raw_path = self._places.inside(exchange.raw_path.decode("ascii"))
+        if raw_path is None:
+            return Failure("not_found", "There is nothing at this address.")
+        asked = Asked(method, percent_decoded(raw_path), exchange.fields, exchange.local)
         exchange.extra = list(self._gate.cors(asked))
         verdict = self._gate.check(asked)
         if isinstance(verdict, Failure):
             return verdict
         if method == "OPTIONS":
             return partial(_preflight, list(self._gate.preflight(asked)))
-        found = self._router.match(method, exchange.raw_path.decode("ascii"))
+        found = self._router.match(method, raw_path)
         if isinstance(found, NotMatched):
             return partial(_not_matched, found)
-        return partial(_answer, found.handler, verdict, found.rest)
+        tenant = verdict.tenant or TenantId(f"addr:{self._places.client(exchange)}")
+        return partial(_answer, found.handler, tenant, verdict.role, found.rest)
 
 
-def _answer(endpoint: Endpoint, principal: Principal, rest: str, exchange: Exchange) -> None:
-    tenant = principal.tenant or TenantId(f"addr:{exchange.remote}")
-    endpoint(Call(exchange, tenant, principal.role, rest))
+def _answer(endpoint: Endpoint, tenant: TenantId, role: str, rest: str, exchange: Exchange) -> None:
+    endpoint(Call(exchange, tenant, role, rest))
 
 
 def _preflight(headers: Headers, exchange: Exchange) -> None:

@@ -1,7 +1,7 @@
 """SHELL: writes a turn to its client: the relay's effects as bytes of one HTTP reply.
 
-Two kinds, one for streamed and one for whole replies. What a dialect says is in its voice; this room
-knows only replies, headers and when a reply is whole.
+Two kinds, one for streamed and one for whole replies. What a dialect says is in its voice; what is
+known here is replies, headers and when a reply is whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SHELL: one live request in the gateway: its relay, its current attempt, its client's connection.
 
-The relay decides; a turn carries its effects to the two places they belong: credits and withdrawals
-to the mind, everything that touches the client to the scribe. Nothing here waits: a client that does
-not keep up shows as a scribe that is blocked, and the relay is told when that ends.
+The relay decides; a turn carries its effects to the two places they belong: credits to the mind,
+everything that touches the client to the scribe. Nothing here waits: a client that does not keep up
+shows as a scribe that is blocked, and the relay is told when that ends.
 """
 
 from __future__ import annotations
@@ -32,6 +32,14 @@ class Listener(Protocol):
 
     def first_token(self, turn: Turn) -> None:
         """The current attempt has produced its first answer text."""
+        ...
+
+    def gap(self, seconds: float) -> None:
+        """This long passed between two pieces of answer text."""
+        ...
+
+    def wrote(self, seconds: float) -> None:
+        """The client's socket took a write after this long."""
         ...
 
     def finished(self, turn: Turn, event: Finished) -> None:
@@ -158,10 +166,13 @@ class Turn:
 
     def _on_text(self, event: Delta, listener: Listener) -> None:
         self._answer.append(event.text)
-        self.last_text_s = self._loop.time()
-        if self.first_text_s is None:
-            self.first_text_s = self.last_text_s
+        now = self._loop.time()
+        if self.last_text_s is None:
+            self.first_text_s = now
             listener.first_token(self)
+        else:
+            listener.gap(now - self.last_text_s)
+        self.last_text_s = now
 
     # --- from the client's connection
 
@@ -211,8 +222,11 @@ class Turn:
                 self._scribe.carry_out(self, effect)
 
     def _written(self) -> None:
+        now = self._loop.time()
+        if self.sent_s is not None and self._listener is not None:
+            self._listener.wrote(now - self.sent_s)
         self.sent_s = None
-        self._todo.extend(self.relay.on_written(self._loop.time()))
+        self._todo.extend(self.relay.on_written(now))
 
     def _close(self) -> None:
         if self._timer is not None:

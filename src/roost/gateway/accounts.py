@@ -1,0 +1,35 @@
+"""SHELL: what is counted and logged of a turn when it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from roost.gateway.turn import Turn
+    from roost.observe.logs import Log
+    from roost.observe.metrics import Metrics
+
+
+def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
+    """Count and log a turn that has ended; called once for each."""
+    outcome = str(turn.relay.outcome)
+    metrics("roost_requests_total", outcome, turn.dialect).inc()
+    usage, started = turn.usage, turn.started
+    cached = usage.cached_tokens or (started.cached_tokens if started else 0)
+    metrics("roost_cached_prompt_tokens_total").inc(cached)
+    metrics("roost_prefill_tokens_total").inc(max(0, usage.prompt_tokens - cached))
+    metrics("roost_completion_tokens_total").inc(usage.completion_tokens)
+    if turn.first_text_s is not None:
+        metrics("roost_ttft_seconds").observe(turn.first_text_s - turn.arrived_s)
+    log.info(
+        "request_done",
+        request=turn.terms.request_id,
+        outcome=outcome,
+        model=turn.request.model,
+        node=turn.dispatch.node if turn.dispatch else None,
+        attempts=turn.attempt,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=cached,
+        completion_tokens=usage.completion_tokens,
+        seconds=round(now - turn.arrived_s, 3),
+    )
