@@ -68,6 +68,7 @@ def pull(
     """Install the model that `source` names; blocks, so run it in a thread of its own.
 
     A model of this source that is installed already is returned at once, without any network.
+    An exception that `watch` raises ends the pull and keeps what has arrived, as an interrupt does.
     Raises `bad_request` for a source that is none, and what fetching it raises.
     """
     chosen = settings or PullSettings()

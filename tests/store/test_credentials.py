@@ -1,0 +1,34 @@
+"""Tests of the form, hash and comparison of secrets."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roost.store.credentials import hashed, matching, spell
+
+
+def test_a_secret_is_its_prefix_and_64_digits() -> None:
+    """All 32 random bytes are spelled out; fewer are refused."""
+    assert spell("sk-roost-", bytes(range(32))) == "sk-roost-" + bytes(range(32)).hex()
+    with pytest.raises(ValueError, match="32"):
+        spell("sk-roost-", b"short")
+
+
+@given(st.lists(st.text(), unique=True, max_size=5), st.text())
+def test_only_the_very_secret_matches(known: list[str], presented: str) -> None:
+    """Any text is compared by its hash and meets its own entry or none."""
+    table = [(hashed(secret), secret) for secret in known]
+    assert matching(presented, table) == (presented if presented in known else None)
+
+
+def test_long_texts_are_not_even_hashed() -> None:
+    """What is longer than any secret matches nothing."""
+    long = "x" * 513
+    assert matching(long, [(hashed(long), "found")]) is None
+
+
+def test_text_that_is_no_unicode_is_compared_too() -> None:
+    """A lone surrogate, as a broken header may hold, is no crash."""
+    assert matching("\ud800", [(hashed("a"), 1)]) is None

@@ -1,0 +1,135 @@
+"""Tests of API keys: made once, kept as hashes, checked from memory, revoked everywhere at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roost.core.ids import TenantId
+from roost.errors import RoostError
+from roost.store.database import Database
+from roost.store.home import Home
+from roost.store.keys import KeyRecord, KeyStore
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A new ROOST_HOME."""
+    return Home.open(tmp_path / "home")
+
+
+@pytest.fixture
+def keys(home: Home) -> Iterator[KeyStore]:
+    """An empty store of keys whose clock stands still."""
+    database = Database.open(home)
+    yield KeyStore(database, lambda: 1000.9)
+    database.close()
+
+
+def test_a_new_key_is_valid(keys: KeyStore) -> None:
+    """A key has the form of a key, its record names it, and presenting it finds the record."""
+    made = keys.add("laptop")
+    assert re.fullmatch(r"sk-roost-[0-9a-f]{64}", made.secret)
+    assert re.fullmatch(r"key-[0-9a-f]{12}", made.record.id)
+    tenant = TenantId(f"key:{made.record.id}")
+    assert made.record == KeyRecord(made.record.id, "laptop", tenant, "user", 1000)
+    assert keys.check(made.secret) == made.record
+    assert keys.list() == (made.record,)
+
+
+def test_roles_and_tenants(keys: KeyStore) -> None:
+    """A key may be an admin's, and several keys may share a tenant."""
+    first = keys.add("Ünï", role="admin", tenant="team")
+    second = keys.add("other", tenant="team")
+    assert keys.check(first.secret) == first.record
+    assert first.record.role == "admin"
+    assert first.record.tenant == second.record.tenant == "team"
+
+
+@pytest.mark.parametrize(
+    "presented", ["", "sk-roost-", "sk-roost-" + "0" * 64, "x" * 10_000, "\ud800", "' or 1=1 --"]
+)
+def test_other_texts_are_no_keys(keys: KeyStore, presented: str) -> None:
+    """Whatever else is presented, nothing is found."""
+    keys.add("laptop")
+    assert keys.check(presented) is None
+
+
+def test_a_changed_character_is_another_key(keys: KeyStore) -> None:
+    """Upper case, spaces and prefixes of a key are not the key."""
+    secret = keys.add("laptop").secret
+    for other in (secret.upper(), f"{secret} ", secret[:-1], f"Bearer {secret}"):
+        assert keys.check(other) is None
+
+
+@pytest.mark.parametrize(
+    ("param", "arguments"),
+    [
+        ("name", ("", "user", None)),
+        ("name", ("x" * 101, "user", None)),
+        ("name", ("a\nb", "user", None)),
+        ("role", ("a", "root", None)),
+        ("tenant", ("a", "user", "t" * 101)),
+        ("tenant", ("a", "user", "\0")),
+    ],
+)
+def test_bad_fields_are_named(
+    keys: KeyStore, param: str, arguments: tuple[str, str, str | None]
+) -> None:
+    """A key with a bad name, role or tenant is not made; the error says which it is."""
+    with pytest.raises(RoostError) as caught:
+        keys.add(*arguments)
+    assert caught.value.failure.param == param
+    assert keys.list() == ()
+
+
+def test_revoking_ends_a_key_and_no_other(keys: KeyStore) -> None:
+    """A revoked key is unknown; revoking again, or an unknown id, changes nothing."""
+    one, two = keys.add("one"), keys.add("two")
+    assert keys.revoke(one.record.id)
+    assert not keys.revoke(one.record.id)
+    assert not keys.revoke("key-unknown")
+    assert not keys.revoke("' or '1'='1")
+    assert keys.check(one.secret) is None
+    assert keys.check(two.secret) == two.record
+
+
+def test_a_key_is_needed_once_there_was_one(keys: KeyStore) -> None:
+    """Revoking the last key does not open the door; forgetting it does, on purpose."""
+    assert not keys.any_keys()
+    made = keys.add("only")
+    assert keys.any_keys()
+    keys.revoke(made.record.id)
+    assert keys.list() == ()
+    assert keys.any_keys()
+    assert keys.forget_revoked() == 1
+    assert not keys.any_keys()
+
+
+def test_other_processes_changes_count_at_once(home: Home, keys: KeyStore) -> None:
+    """A key made or revoked elsewhere is valid or invalid here with the next question."""
+    other_database = Database.open(home)
+    other = KeyStore(other_database)
+    assert not keys.any_keys()
+    for _ in range(20):
+        made = other.add("theirs")
+        assert keys.any_keys()
+        assert keys.check(made.secret) == made.record
+        other.revoke(made.record.id)
+        assert keys.check(made.secret) is None
+    other_database.close()
+
+
+def test_keys_survive_and_are_not_in_the_file(home: Home, keys: KeyStore) -> None:
+    """A new process knows the key; no file of ROOST_HOME holds it."""
+    made = keys.add("laptop")
+    again = Database.open(home)
+    assert KeyStore(again).check(made.secret) == made.record
+    again.close()
+    kept = b"".join(path.read_bytes() for path in home.root.glob("roost.db*"))
+    assert b"laptop" in kept
+    assert made.secret.encode() not in kept
+    assert bytes.fromhex(made.secret.removeprefix("sk-roost-")) not in kept
