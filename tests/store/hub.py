@@ -14,7 +14,7 @@ class Page:
     """One address of the hub and how it misbehaves.
 
     `statuses` are answered first, one per request. `cuts` end the next bodies that roost asks for
-    after so many bytes.
+    after so many bytes, by hanging up or, if the page `stalls`, by silence until roost hangs up.
     `location` redirects. `length` is announced in place of the true one.
     """
 
@@ -27,6 +27,7 @@ class Page:
     total: int | None = None
     encoding: str | None = None
     kind: str = "application/octet-stream"
+    stalls: bool = False
     statuses: list[int] = field(default_factory=list)
     cuts: list[int] = field(default_factory=list)
 
@@ -92,7 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(length))
         self.end_headers()
         ours = self.headers.get("User-Agent") == "roost"
-        self.wfile.write(body[: page.cuts.pop(0)] if page.cuts and body and ours else body)
+        cut = bool(page.cuts and body and ours)
+        self.wfile.write(body[: page.cuts.pop(0)] if cut else body)
+        if cut and page.stalls:
+            self.connection.recv(1)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing; requests are kept in `seen`."""

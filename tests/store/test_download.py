@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import resource
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,6 +138,41 @@ def test_a_digest_named_by_the_server_is_checked(hub: Hub, part: Path) -> None:
     assert "damaged" in refused(Want(f"{hub.url}/f"), part)[1]
 
 
+def test_a_digest_named_once_is_checked_at_the_end(hub: Hub, part: Path) -> None:
+    """What the first answer said of the digest holds for the rest, though that is silent."""
+    hub.pages["/f"] = Page(BODY, linked_etag=f'"{"3" * 64}"', cuts=[100_000])
+    refused(Want(f"{hub.url}/f"), part)
+    hub.pages["/f"].linked_etag = None
+    assert "damaged" in refused(Want(f"{hub.url}/f"), part)[1]
+    assert hub.ranges() == [None, "bytes=100000-"]
+
+
+def test_a_silent_server_is_left_and_asked_again(hub: Hub, part: Path) -> None:
+    """A connection that says nothing for too long is given up; the next one brings the rest."""
+    hub.pages["/f"] = Page(BODY, cuts=[100_000], stalls=True)
+    limits = Limits(silence_s=0.05, attempts=2, pause_s=0.001)
+    assert fetch(Want(f"{hub.url}/f"), part, limits) == Got(SHA, len(BODY))
+    assert hub.ranges() == [None, "bytes=100000-"]
+
+
+def test_a_server_that_speaks_something_else(part: Path) -> None:
+    """An answer that is no HTTP is a broken connection, not a crash."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"SSH-2.0-rubbish\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        reason, message = refused(Want(f"http://127.0.0.1:{server.getsockname()[1]}/f"), part)
+        thread.join()
+    assert reason == "upstream_error"
+    assert "closed the connection" in message
+
+
 def test_a_damaged_part_is_found_out(hub: Hub, part: Path) -> None:
     """Bytes that rotted on the disk are hashed again on resuming, and so do not pass."""
     hub.pages["/f"].cuts = [100_000]
@@ -253,6 +290,8 @@ def test_lengths_are_checked_before_the_body(hub: Hub, part: Path) -> None:
     assert "how long" in refused(Want(f"{hub.url}/f"), part)[1]
     hub.pages["/f"] = Page(BODY, encoding="gzip")
     assert "encoding" in refused(Want(f"{hub.url}/f"), part)[1]
+    hub.pages["/f"].statuses = [404]
+    assert refused(Want(f"{hub.url}/f"), part)[0] == "not_found"
     assert list(part.parent.iterdir()) == []
 
 

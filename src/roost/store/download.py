@@ -103,10 +103,12 @@ def _attempt(want: Want, part: Path, limits: Limits, progress: Progress) -> Got:
         answer = _answer(want, reply)
         chosen = plan(answer, have, saved)
         if chosen.step == "complete":
-            return _finished(part, answer.sha256, progress)
+            return _finished(part, _stated_sha256(answer, saved), progress)
         if chosen.step == "store":
-            note = Saved(want.url, answer.sha256, answer.etag, chosen.total)
-            _check_size(want, part, chosen, limits)
+            # A part that goes on keeps its digest, also if this answer is silent about it.
+            stated = _stated_sha256(answer, saved if chosen.offset else None)
+            note = Saved(want.url, stated, answer.etag, chosen.total)
+            _check_body(want, part, chosen, reply, limits)
             return _store(reply, part, note, chosen.offset, progress)
     if chosen.step == "again":
         discard(part)
@@ -124,16 +126,12 @@ def _headers(want: Want, have: int, saved: Saved | None) -> dict[str, str]:
 
 
 def _answer(want: Want, reply: Reply) -> Answer:
-    encoding = reply.header("Content-Encoding")
-    if encoding not in {None, "", "identity"}:
-        raise fail("upstream_error", "The server sends the file in another encoding than asked.")
-    named = reply.named_sha256
     return Answer(
         status=reply.status,
         content_range=reply.header("Content-Range"),
         content_length=reply.header("Content-Length"),
         etag=reply.header("ETag"),
-        sha256=want.sha256 or named,
+        sha256=want.sha256 or reply.named_sha256,
     )
 
 
@@ -147,7 +145,13 @@ def _refusal(chosen: Plan, status: int) -> RoostError | BrokenError:
     return fail("upstream_error", f"The server answers with status {status}. Try again later.")
 
 
-def _check_size(want: Want, part: Path, chosen: Plan, limits: Limits) -> None:
+def _stated_sha256(answer: Answer, saved: Saved | None) -> str | None:
+    return answer.sha256 or (saved.sha256 if saved else None)
+
+
+def _check_body(want: Want, part: Path, chosen: Plan, reply: Reply, limits: Limits) -> None:
+    if reply.header("Content-Encoding") not in {None, "", "identity"}:
+        raise fail("upstream_error", "The server sends the file in another encoding than asked.")
     total = chosen.total
     if total is None:
         raise fail("upstream_error", "The server does not say how long the file is: refused.")
