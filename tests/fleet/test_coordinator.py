@@ -371,6 +371,31 @@ def test_load_failure_goes_elsewhere_or_is_told() -> None:
     assert reasons(fleet.refuse("r", 2, failure=broken)) == [("r", "load_failed")]
 
 
+def test_a_retry_is_not_stuck_behind_a_full_fleet() -> None:
+    """Who was failed by the free node is passed over; who was not takes its place."""
+    fleet = Fleet()
+    fleet.join("a", report=status(offer(slots=1)))
+    fleet.ask("r1")
+    fleet.ask("r2")
+    fleet.ask("r3")
+    fleet.join("b", report=status(offer(slots=1)))
+    # r1 runs on a, r2 on b. r1 fails on a and has to wait for b, so a's place goes to r3.
+    fleet.fail("r1")
+    assert dispatched(fleet.free("r1")) == [("r3", "a")]
+    assert dispatched(fleet.finish("r2")) == [("r1", "b")]
+
+
+def test_when_the_last_hope_of_a_retry_leaves_it_hears_the_first_failure() -> None:
+    """Waiting for a node that is gone would only end in a timeout that explains nothing."""
+    fleet = Fleet()
+    fleet.join("a", report=status(offer(slots=1)))
+    fleet.ask("r1")
+    fleet.join("b", report=status(offer(slots=1)))
+    fleet.ask("r2")
+    assert reasons(fleet.fail("r1")) == []
+    assert ("r1", "runtime_died") in reasons(fleet.leave("b"))
+
+
 def test_unusable_offers_are_a_last_resort() -> None:
     """A node whose load failed is avoided while somebody else can, and asked when nobody can."""
     fleet = Fleet()
@@ -625,7 +650,7 @@ def test_views_show_the_fleet() -> None:
     """What people see: nodes with state and load, models once each, usable ones first."""
     fleet = Fleet()
     fleet.join("a", report=status(offer("m", usable=False), offer("n")))
-    fleet.join("b", report=status(offer("m")))
+    fleet.join("b", report=status(offer("m"), offer("n")))
     fleet.ask("r")
     views = fleet.machine.fleet()
     assert [(view.id, view.state, view.in_flight) for view in views] == [

@@ -49,9 +49,6 @@ class Calls:
     def __init__(self) -> None:
         self._calls: dict[RequestId, Call] = {}
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
     def add(self, call: Call) -> None:
         """A request arrived."""
         assert call.id not in self._calls, "a request arrives once"

@@ -1,0 +1,44 @@
+"""Capacity and KV share, the figures that candidates are made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from roost.core.ids import ModelId, NodeId
+from roost.core.snapshots import RuntimeView, SlotView
+from roost.fleet.prospects import capacity, kv_share
+from roost.fleet.registry import Node
+from tests.fleet.kit import offer, status
+
+
+def view(*tokens: int, ctx: int = 100) -> RuntimeView:
+    """A runtime whose slots hold these many tokens."""
+    slots = tuple(SlotView(n, busy=False, tokens=held) for n, held in enumerate(tokens))
+    return RuntimeView(ModelId("m"), "s", "ready", slots=slots, ctx=ctx)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "expected"),
+    [
+        (None, None),
+        (view(), None),
+        (view(50, ctx=0), None),
+        (view(50, 0), 0.25),
+        (view(100, 100), 1.0),
+        (view(150), 1.0),
+    ],
+)
+def test_kv_share(runtime: RuntimeView | None, expected: float | None) -> None:
+    """Used cells over all cells; unknown stays unknown."""
+    assert kv_share(runtime) == expected
+
+
+@pytest.mark.parametrize(("own", "expected"), [(0, 3), (2, 2), (9, 3)])
+def test_capacity(own: int, expected: int) -> None:
+    """The smallest limit holds; a node that has not reported has no room."""
+    node = Node(NodeId("a"), "a", "a-1", 0.0)
+    one = offer("m", 4)
+    node.offers = {one.model: one}
+    assert capacity(node, one.model, own) == 0
+    node.status = status(one, max_in_flight=3)
+    assert capacity(node, one.model, own) == expected
