@@ -1,0 +1,298 @@
+"""MACHINE: a node's mind: what runs here, for whom, and what is said about it.
+
+Composes `Desk` (all streams, what is said about them), `Workshop` (runtimes, slots, and the streams
+on them) and `Reporter` (when a status is due). Inputs are methods that take `now`; each returns the
+effects to be performed, in order. What a shell (or a simulated world) owes the agent:
+
+    Load     `on_load_progress`*, then `on_loaded` or `on_load_failed`
+    Unload   `on_runtime_gone`; of a runtime that is still loading too, and then nothing else of it
+    Prepare  `on_prepared` or `on_prepare_failed`, unless a Stop comes first
+    Run      `on_event`*, then `on_closed` once the backend's block has been left
+    Stop     `on_closed` once the work has been left, also when it had just ended by itself
+    death    `on_runtime_gone`, once, for every loaded runtime, however it ended
+
+A report that crosses an effect on the way comes too late, and what comes too late changes nothing.
+
+Promises: every Open gets exactly one Released, last; a slot is used by one stream at a time; what
+was not started is Refused, and what was started ends in one terminal event unless it was cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from roost.backends.base import Prepared
+from roost.core.events import StreamEvent
+from roost.core.ids import ModelId, RuntimeId
+from roost.core.snapshots import ModelOffer, NodeStatus, RuntimeView
+from roost.errors import Failure
+from roost.node.desk import Desk, Outgoing
+from roost.node.effects import Effect, StreamKey
+from roost.node.reporter import Reporter
+from roost.node.residency import Residence
+from roost.node.settings import AgentSettings
+from roost.node.workshop import Workshop
+from roost.wire.messages import Cancel, Credit, Open, Status
+
+DRAINING = Failure("draining", "the node is shutting down")
+TOO_LATE = Failure("deadline", "the request's deadline passed before the answer was complete")
+
+
+class AgentStatistics(msgspec.Struct, frozen=True):
+    """The agent at a glance; `opened` is `released` + `live` at all times.
+
+    `refused` counts among the released, `runtimes` those alive or loading, `stalls` the runtimes
+    replaced because nothing moved.
+    """
+
+    opened: int
+    released: int
+    refused: int
+    live: int
+    in_flight: int
+    links: int
+    loads: int
+    runtimes: int
+    stalls: int
+    draining: bool
+
+
+class Agent:
+    """One node; fed by one writer."""
+
+    def __init__(self, settings: AgentSettings, offers: Iterable[ModelOffer]) -> None:
+        self._settings = settings
+        self._outgoing = Outgoing()
+        self._desk = Desk(self._outgoing, settings.outbox_events_max)
+        self._workshop = Workshop(settings, self._desk, self._outgoing)
+        self._workshop.offers = {offer.model: offer for offer in offers}
+        self._reporter = Reporter(settings.report)
+        self._draining = False
+        self._rss_bytes: int | None = None
+        self._load_1m: float | None = None
+
+    # Links and their messages.
+
+    def on_link_up(self, link: int, now: float) -> list[Effect]:
+        """A gateway has welcomed this node on a new link; its number is never used again."""
+        assert link not in self._outgoing.links
+        self._outgoing.links.add(link)
+        self._reporter.on_link_up(link)
+        return self._finish(now)
+
+    def on_link_down(self, link: int, now: float) -> list[Effect]:
+        """The link is gone, and with it everybody who waited for what it carried."""
+        if link in self._outgoing.links:
+            self._outgoing.links.remove(link)
+            self._reporter.on_link_down(link)
+        for stream in self._desk:
+            if stream.key.link == link:
+                self._workshop.cancel(stream, now)
+        return self._finish_changed(now)
+
+    def on_message(self, link: int, message: Open | Credit | Cancel, now: float) -> list[Effect]:
+        """A gateway said this about one stream; of streams already released only Open counts."""
+        key = StreamKey(link, message.stream)
+        stream = self._desk.get(key)
+        match message:
+            case Open():
+                return self._open(key, message, now)
+            case Credit() if stream is not None:
+                self._desk.flow(stream, stream.outbox.on_credit(message.messages))
+                self._desk.settle(stream, now)
+            case Cancel() if stream is not None:
+                self._workshop.cancel(stream, now)
+                return self._finish_changed(now)
+        return self._finish(now)
+
+    # Runtimes.
+
+    def on_preload(self, model: ModelId, now: float) -> list[Effect]:
+        """Load this model although nobody has asked for it yet."""
+        if model in self._workshop.offers and not self._draining:
+            self._workshop.preload(model, now)
+        return self._finish_changed(now)
+
+    def on_load_progress(self, runtime: RuntimeId, progress: float, now: float) -> list[Effect]:
+        """A load has come this far, 0 to 1."""
+        self._workshop.on_load_progress(runtime, progress, now)
+        return self._finish(now)
+
+    def on_loaded(self, runtime: RuntimeId, now: float) -> list[Effect]:
+        """A runtime is ready: whoever waited for it goes on."""
+        self._workshop.on_loaded(runtime, now)
+        return self._finish_changed(now)
+
+    def on_load_failed(self, runtime: RuntimeId, failure: Failure, now: float) -> list[Effect]:
+        """A runtime could not be started: all who wait for it are told."""
+        self._workshop.on_load_failed(runtime, failure, now)
+        return self._finish_changed(now)
+
+    def on_runtime_gone(self, runtime: RuntimeId, now: float) -> list[Effect]:
+        """A runtime has ended, by itself or because it was told to."""
+        self._workshop.on_gone(runtime, now)
+        return self._finish_changed(now)
+
+    # Streams.
+
+    def on_prepared(self, key: StreamKey, prepared: Prepared, now: float) -> list[Effect]:
+        """A request has been rendered and tokenised."""
+        stream = self._desk.get(key)
+        if stream is not None:
+            self._workshop.on_prepared(stream, prepared, now)
+        return self._finish_changed(now)
+
+    def on_prepare_failed(self, key: StreamKey, failure: Failure, now: float) -> list[Effect]:
+        """A request cannot be prepared."""
+        stream = self._desk.get(key)
+        if stream is not None:
+            self._workshop.on_prepare_failed(stream, failure, now)
+        return self._finish_changed(now)
+
+    def on_event(self, key: StreamKey, event: StreamEvent, now: float) -> list[Effect]:
+        """A backend's stream produced this."""
+        stream = self._desk.get(key)
+        if stream is not None:
+            self._workshop.on_event(stream, event, now)
+        return self._finish(now)
+
+    def on_closed(self, key: StreamKey, failure: Failure | None, now: float) -> list[Effect]:
+        """The work of this stream has been left; `failure` is what leaving, or entering, raised."""
+        stream = self._desk.get(key)
+        if stream is not None:
+            self._workshop.on_closed(stream, failure, now)
+        return self._finish_changed(now)
+
+    # The node.
+
+    def on_drain(self, now: float) -> list[Effect]:
+        """Take nothing new; what is here runs to its end."""
+        self._draining = True
+        return self._finish_changed(now)
+
+    def on_shutdown(self, now: float) -> list[Effect]:
+        """The grace is over: end every stream, stop every runtime."""
+        self._draining = True
+        for stream in self._desk:
+            self._workshop.end(stream, DRAINING, now)
+        self._workshop.unload_all()
+        return self._finish_changed(now)
+
+    def on_models(self, offers: Iterable[ModelOffer], now: float) -> list[Effect]:
+        """These models are installed now."""
+        self._workshop.offers = {offer.model: offer for offer in offers}
+        self._workshop.drop_models(now)
+        return self._finish_changed(now)
+
+    def on_telemetry(
+        self, rss_bytes: int | None, load_1m: float | None, now: float
+    ) -> list[Effect]:
+        """The machine was measured; the next report carries it."""
+        self._rss_bytes, self._load_1m = rss_bytes, load_1m
+        return self._finish(now)
+
+    def on_tick(self, now: float) -> list[Effect]:
+        """Time has passed: deadlines, hung runtimes, reports."""
+        for stream in self._desk:
+            if stream.is_overdue(now):
+                self._workshop.end(stream, TOO_LATE, now)
+                self._reporter.on_change()
+        self._workshop.replace_stalled(now)
+        return self._finish(now)
+
+    def next_tick(self) -> float | None:
+        """When `on_tick` has something to do; None while nothing can become due."""
+        times = (
+            self._reporter.next_tick(),
+            self._desk.next_deadline(),
+            self._workshop.next_stall(),
+        )
+        return min((at for at in times if at is not None), default=None)
+
+    def status(self) -> NodeStatus:
+        """The node's report as of now."""
+        offers = self._workshop.offers.values()
+        limit = self._settings.max_in_flight
+        if limit is None:
+            limit = max((offer.slots for offer in offers), default=0)
+        return NodeStatus(
+            models=tuple(self._judged(offer) for offer in offers),
+            runtimes=tuple(self._view(r) for r in self._workshop.residences()),
+            in_flight=self._desk.in_flight(),
+            max_in_flight=limit,
+            draining=self._draining,
+            rss_bytes=self._rss_bytes,
+            load_1m=self._load_1m,
+        )
+
+    def statistics(self) -> AgentStatistics:
+        """The agent at a glance."""
+        alive = [r for r in self._workshop.residences() if r.runtime is not None]
+        return AgentStatistics(
+            opened=self._desk.opened,
+            released=self._desk.released,
+            refused=self._desk.refused,
+            live=len(self._desk),
+            in_flight=self._desk.in_flight(),
+            links=len(self._outgoing.links),
+            loads=self._workshop.loads,
+            runtimes=len(alive),
+            stalls=self._workshop.stalls,
+            draining=self._draining,
+        )
+
+    def _open(self, key: StreamKey, message: Open, now: float) -> list[Effect]:
+        failure = self._why_not(message)
+        if failure is not None:
+            self._desk.turn_away(key, failure)
+            return self._finish(now)
+        self._workshop.begin(self._desk.admit(key, message, now), now)
+        return self._finish_changed(now)
+
+    def _why_not(self, message: Open) -> Failure | None:
+        """The node's own guard: a gateway's lease is a prediction."""
+        if self._draining:
+            return DRAINING
+        model = message.request.model
+        offer = self._workshop.offers.get(model)
+        if offer is None:
+            return Failure("model_not_found", f"the node has no model named {model!r}")
+        if message.deadline_s is not None and message.deadline_s <= 0:
+            return TOO_LATE
+        limit = self._settings.max_in_flight
+        limit = offer.slots if limit is None else limit
+        if self._desk.in_flight(model) >= limit or len(self._desk) >= self._settings.streams_max:
+            return Failure("node_busy", "the node is at its own limit", retry_after_s=1)
+        return None
+
+    def _judged(self, offer: ModelOffer) -> ModelOffer:
+        usable = offer.usable and self._workshop.is_usable(offer.model)
+        return msgspec.structs.replace(offer, usable=usable)
+
+    def _view(self, residence: Residence) -> RuntimeView:
+        floor = self._workshop.floor(residence.runtime)
+        offer = self._workshop.offers.get(residence.model)
+        return RuntimeView(
+            model=residence.model,
+            backend=self._settings.backend,
+            state=residence.state,
+            runtime=residence.runtime,
+            slots=floor.slots.views() if floor else (),
+            ctx=offer.ctx if offer else 0,
+            load_s=residence.load_s,
+            failure=residence.failure.message if residence.failure else None,
+        )
+
+    def _finish_changed(self, now: float) -> list[Effect]:
+        self._reporter.on_change()
+        return self._finish(now)
+
+    def _finish(self, now: float) -> list[Effect]:
+        due = self._reporter.due(now)
+        if due:
+            status = self.status()
+            for link, seq in due:
+                self._outgoing.say(link, Status(seq, status))
+        return self._outgoing.take()

@@ -1,0 +1,221 @@
+"""MACHINE: which models have a runtime, from absent to ready and back.
+
+    absent ──want──▶ loading ──loaded──▶ ready ──retire──▶ stopping ──gone──▶ absent
+                        │                  │                   │
+                        ╰──load failed──▶ failed               ╰──gone, wanted──▶ loading
+                                           ▲│ gone ──▶ absent
+                                           ╰╯ want: after the back-off ──▶ loading
+
+One load at a time per model, however many want it. A failed load answers all who wait; the next
+attempt is made by the next request after a back-off that doubles, never by a timer: a model that
+cannot load costs nothing while nobody asks for it. A runtime that died is simply absent.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from roost.core.ids import ModelId, RuntimeId
+from roost.core.snapshots import RuntimeState
+from roost.errors import Failure
+from roost.node.effects import StreamKey
+
+
+class BackoffSettings(msgspec.Struct, frozen=True):
+    """After a failed load none is tried for `first_s` seconds, doubled each time up to `max_s`."""
+
+    first_s: float = 1.0
+    max_s: float = 30.0
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The model's runtime runs."""
+
+    runtime: RuntimeId
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The model will be loaded; `start` names the runtime to start if nobody has started one."""
+
+    start: RuntimeId | None
+
+
+class Unavailable(msgspec.Struct, frozen=True):
+    """The last load failed, and it is too early for another."""
+
+    failure: Failure
+
+
+Want = Ready | Wait | Unavailable
+
+
+class Residence(msgspec.Struct, frozen=True):
+    """One model's lane at a glance; `load_s` is the duration of its last load."""
+
+    model: ModelId
+    state: RuntimeState
+    runtime: RuntimeId | None
+    load_s: float | None
+    failure: Failure | None
+    waiting: int
+
+
+class _Lane:
+    """What is known about one model."""
+
+    def __init__(self, model: ModelId) -> None:
+        self.model = model
+        self.state: RuntimeState = "absent"
+        self.runtime: RuntimeId | None = None
+        self.waiting: list[StreamKey] = []
+        self.failures = 0
+        self.failure: Failure | None = None
+        self.retry_at = 0.0
+        self.loading_since = 0.0
+        self.load_s: float | None = None
+
+
+class Residency:
+    """The lanes of all models; knows runtimes by name only."""
+
+    def __init__(self, settings: BackoffSettings) -> None:
+        self._settings = settings
+        self._lanes: dict[ModelId, _Lane] = {}
+        self._model_of: dict[RuntimeId, ModelId] = {}
+        self._born = 0
+
+    def want(self, model: ModelId, waiter: StreamKey | None, now: float) -> Want:
+        """Somebody needs this model's runtime; `waiter` is remembered if it has to wait."""
+        lane = self._lanes.setdefault(model, _Lane(model))
+        if lane.state == "ready":
+            assert lane.runtime is not None
+            return Ready(lane.runtime)
+        if lane.state == "failed" and now < lane.retry_at:
+            return Unavailable(_failure(lane, now))
+        if waiter is not None:
+            lane.waiting.append(waiter)
+        if lane.state in ("loading", "stopping"):
+            return Wait(None)
+        return Wait(self._start(lane, now))
+
+    def leave(self, model: ModelId, waiter: StreamKey) -> None:
+        """This one does not wait any more; a load under way goes on for the next to come."""
+        lane = self._lanes[model]
+        if waiter in lane.waiting:
+            lane.waiting.remove(waiter)
+
+    def on_loaded(self, runtime: RuntimeId, now: float) -> tuple[StreamKey, ...]:
+        """The load succeeded: who waited for it. Nobody, if it was told to stop meanwhile."""
+        lane = self._lane_of(runtime)
+        if lane is None or lane.state != "loading":
+            return ()
+        lane.state = "ready"
+        lane.load_s = now - lane.loading_since
+        lane.failures, lane.failure = 0, None
+        return _take_waiting(lane)
+
+    def on_load_failed(
+        self, runtime: RuntimeId, failure: Failure, now: float
+    ) -> tuple[StreamKey, ...]:
+        """The load failed: who waited for it and has to be told."""
+        lane = self._lane_of(runtime)
+        if lane is None or lane.state != "loading":
+            return ()
+        self._forget(lane)
+        lane.state, lane.failure = "failed", failure
+        wait_s = min(self._settings.max_s, self._settings.first_s * 2.0**lane.failures)
+        # The exponent is bounded too: 2.0**1024 is no float.
+        lane.failures = min(lane.failures + 1, 64)
+        lane.retry_at = now + wait_s
+        return _take_waiting(lane)
+
+    def retire(self, runtime: RuntimeId) -> bool:
+        """Give this runtime no more work; False if it is unknown or already on its way out."""
+        lane = self._lane_of(runtime)
+        if lane is None or lane.state == "stopping":
+            return False
+        lane.state = "stopping"
+        return True
+
+    def on_gone(self, runtime: RuntimeId, now: float) -> RuntimeId | None:
+        """The runtime has ended. Names the one to start if somebody waits for its model."""
+        lane = self._lane_of(runtime)
+        if lane is None:
+            return None
+        # The caller turns the death of a loading runtime into a failed load. Starting the next one
+        # here at once, for those who wait, would be a loop of crashes.
+        assert lane.state != "loading"
+        self._forget(lane)
+        lane.state = "absent"
+        return self._start(lane, now) if lane.waiting else None
+
+    def model_of(self, runtime: RuntimeId) -> ModelId | None:
+        """Which model this runtime serves; None once it has ended."""
+        return self._model_of.get(runtime)
+
+    def is_loading(self, runtime: RuntimeId) -> bool:
+        """Whether this runtime is on its way up."""
+        lane = self._lane_of(runtime)
+        return lane is not None and lane.state == "loading"
+
+    def why_not(self, model: ModelId, now: float) -> Failure:
+        """Why a model whose last load failed cannot be used, and when to come back."""
+        return _failure(self._lanes[model], now)
+
+    def drop(self, model: ModelId) -> None:
+        """The model is no longer installed: forget it, unless a runtime of it is alive."""
+        lane = self._lanes.get(model)
+        if lane is not None and lane.runtime is None:
+            del self._lanes[model]
+
+    def runtime_of(self, model: ModelId) -> RuntimeId | None:
+        """The model's runtime, whatever its state."""
+        lane = self._lanes.get(model)
+        return lane.runtime if lane else None
+
+    def waiting(self, model: ModelId) -> tuple[StreamKey, ...]:
+        """Who waits for this model."""
+        lane = self._lanes.get(model)
+        return tuple(lane.waiting) if lane else ()
+
+    def is_usable(self, model: ModelId) -> bool:
+        """Whether the last load, if there was one, did not fail."""
+        lane = self._lanes.get(model)
+        return lane is None or lane.failures == 0
+
+    def residences(self) -> tuple[Residence, ...]:
+        """Every model that has ever been wanted, in that order."""
+        return tuple(
+            Residence(e.model, e.state, e.runtime, e.load_s, e.failure, len(e.waiting))
+            for e in self._lanes.values()
+        )
+
+    def _start(self, lane: _Lane, now: float) -> RuntimeId:
+        self._born += 1
+        runtime = RuntimeId(f"{lane.model}#{self._born}")
+        lane.state, lane.runtime, lane.loading_since = "loading", runtime, now
+        self._model_of[runtime] = lane.model
+        return runtime
+
+    def _lane_of(self, runtime: RuntimeId) -> _Lane | None:
+        model = self._model_of.get(runtime)
+        return None if model is None else self._lanes[model]
+
+    def _forget(self, lane: _Lane) -> None:
+        assert lane.runtime is not None
+        del self._model_of[lane.runtime]
+        lane.runtime = None
+
+
+def _take_waiting(lane: _Lane) -> tuple[StreamKey, ...]:
+    waiting, lane.waiting = tuple(lane.waiting), []
+    return waiting
+
+
+def _failure(lane: _Lane, now: float) -> Failure:
+    assert lane.failure is not None
+    retry_after_s = max(1, min(120, math.ceil(lane.retry_at - now)))
+    message = f"the model could not be loaded: {lane.failure.message}"
+    return Failure("load_failed", message, retry_after_s=retry_after_s)

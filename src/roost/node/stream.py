@@ -1,0 +1,187 @@
+"""MACHINE: one request on this node, from Open to Released.
+
+    loading ─▶ preparing ─▶ seating ─▶ running ─▶ flushing ─▶ gone
+       │           │            │          │          │
+       │           ╰──▶ leaving ◀──────────╯          │
+       ╰───────────────╴quit╶───────────────────────▶ gone
+
+`loading` waits for the runtime, `preparing` for the shell to render and tokenise, `seating` for a
+slot; `running` holds a slot; `leaving` was told to stop and has not been acknowledged; `flushing`
+holds nothing but events that its gateway has not granted credit for. Steps that come too late for
+the phase a stream is in are missing from the table and change nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from roost.backends.base import Prepared, SlotUse
+from roost.core.events import (
+    TERMINAL,
+    Delta,
+    Failed,
+    Finished,
+    PrefillProgress,
+    Started,
+    StreamEvent,
+    Usage,
+)
+from roost.core.ids import ModelId, RuntimeId, TenantId
+from roost.errors import Failure
+from roost.node.effects import StreamKey
+from roost.node.outbox import Outbox, Outflow
+from roost.wire.messages import Open, Refused, Released
+
+Phase: TypeAlias = Literal[
+    "loading", "preparing", "seating", "running", "leaving", "flushing", "gone"
+]
+Step: TypeAlias = Literal["loaded", "prepared", "unprepared", "seated", "quit", "closed", "flushed"]
+Stage: TypeAlias = Literal["waiting", "prefill", "decode", "done"]
+
+MOVES: dict[tuple[Phase, Step], Phase] = {
+    ("loading", "loaded"): "preparing",
+    ("loading", "quit"): "gone",
+    ("preparing", "prepared"): "seating",
+    ("preparing", "unprepared"): "gone",
+    ("preparing", "quit"): "leaving",
+    ("seating", "seated"): "running",
+    ("seating", "quit"): "gone",
+    ("running", "closed"): "flushing",
+    ("running", "quit"): "leaving",
+    ("leaving", "closed"): "flushing",
+    ("leaving", "quit"): "leaving",
+    ("flushing", "flushed"): "gone",
+    ("flushing", "quit"): "gone",
+}
+"""Legal steps; a missing pair is a step that came too late."""
+
+
+class Stream:
+    """One request: where it stands, what it holds, what has been said about it."""
+
+    def __init__(self, key: StreamKey, message: Open, events_max: int, now: float) -> None:
+        self.key = key
+        self.request = message.request
+        self.request_id = message.request_id
+        self.tenant: TenantId = message.tenant
+        self.deadline_at = None if message.deadline_s is None else now + message.deadline_s
+        self.outbox = Outbox(message.stream, message.credit, events_max)
+        self.phase: Phase = "loading"
+        self.stage: Stage = "waiting"
+        self.runtime: RuntimeId | None = None
+        self.prepared: Prepared | None = None
+        self.use: SlotUse | None = None
+        # Ended: its outcome is settled (a terminal event, a refusal, a cancel), whatever it still
+        # holds. Nothing that the backend says afterwards is passed on.
+        self.ended = False
+        self.failed = False
+        self._cancelled_at: float | None = None
+        self._prefilled = 0
+        self._generated = 0
+        self._started: Started | None = None
+
+    @property
+    def model(self) -> ModelId:
+        """The model it asks for."""
+        return self.request.model
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether it holds or waits for a slot."""
+        return self.phase not in ("flushing", "gone")
+
+    @property
+    def is_working(self) -> bool:
+        """Whether its runtime owes it events."""
+        return self.phase == "running" and not self.ended
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether its deadline has passed before its outcome was settled."""
+        return self.deadline_at is not None and now >= self.deadline_at and not self.ended
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether any event has been passed on, or waits to be."""
+        return self.outbox.sent > 0 or not self.outbox.is_empty
+
+    @property
+    def held(self) -> int:
+        """Tokens of KV its slot holds, as far as reports tell."""
+        return self._prefilled + self._generated
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The tokens its slot is known to hold after it has left; none after a failure."""
+        if self.prepared is None or self.failed:
+            return ()
+        return self.prepared.tokens[: self._prefilled]
+
+    def move(self, step: Step) -> bool:
+        """Take a step; False if it came too late and changed nothing."""
+        phase = MOVES.get((self.phase, step))
+        if phase is None:
+            return False
+        self.phase = phase
+        return True
+
+    def seat(self, use: SlotUse) -> None:
+        """It has been given this slot and runs."""
+        moved = self.move("seated")
+        assert moved, f"seated while {self.phase}"
+        self.use = use
+        self.stage = "prefill"
+
+    def on_event(self, event: StreamEvent) -> Outflow:
+        """The backend produced this; what to send. Nothing once the outcome is settled."""
+        if not self.is_working:
+            return Outflow()
+        self._follow(event)
+        return self.outbox.on_event(event)
+
+    def end(self, failure: Failure) -> Refused | Outflow:
+        """Settle the outcome: a refusal while nothing has been said, a failed end afterwards."""
+        if self.ended:
+            return Outflow()
+        self.ended = self.failed = True
+        if not self.has_spoken:
+            return Refused(self.key.stream, failure)
+        return self.outbox.on_event(Failed(failure, self.usage()))
+
+    def cancel(self, now: float) -> None:
+        """Nobody wants the answer any more."""
+        if self._cancelled_at is None and self.is_in_flight:
+            self._cancelled_at = now
+        self.ended = True
+        self.outbox.drop()
+
+    def released(self, now: float) -> Released:
+        """The last word about this stream."""
+        assert self.phase == "gone"
+        cancelled_at = self._cancelled_at
+        free_s = None if cancelled_at is None else now - cancelled_at
+        return Released(self.key.stream, self.stage, free_s)
+
+    def usage(self) -> Usage:
+        """What has been spent so far, by the events seen."""
+        if self._started is None:
+            return Usage(completion_tokens=self._generated)
+        prompt, cached = self._started.prompt_tokens, self._started.cached_tokens
+        return Usage(prompt, cached, self._generated)
+
+    def _follow(self, event: StreamEvent) -> None:
+        match event:
+            case Started():
+                self._started = event
+                self._prefilled = event.cached_tokens
+            case PrefillProgress():
+                self._prefilled = event.done
+            case Delta():
+                self.stage = "decode"
+                self._generated += event.tokens
+                self._prefilled = len(self.prepared.tokens) if self.prepared else 0
+            case Finished():
+                self.stage = "done"
+                self._prefilled = len(self.prepared.tokens) if self.prepared else 0
+            case Failed():
+                self.failed = True
+        self.ended = isinstance(event, TERMINAL)

@@ -1,0 +1,310 @@
+"""MACHINE: the node's runtimes and the streams on them.
+
+Every way in which a stream or a runtime can end passes through `quit`, `_leave` and `_retire`, and
+nowhere else are slots given back or runtimes told to stop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from roost.backends.base import Prepared
+from roost.core.events import Failed, StreamEvent
+from roost.core.ids import ModelId, RuntimeId
+from roost.core.snapshots import ModelOffer
+from roost.errors import Failure
+from roost.node.desk import Desk, Outgoing
+from roost.node.effects import Load, Prepare, Run, Stop, StreamKey, Unload
+from roost.node.floor import Floor
+from roost.node.residency import Ready, Residence, Residency, Unavailable, Wait
+from roost.node.settings import AgentSettings
+from roost.node.stream import Stream
+from roost.wire.messages import Phase
+
+DIED = Failure("runtime_died", "the runtime that served the request ended unexpectedly")
+REPLACED = Failure("runtime_died", "the runtime is being replaced before the request could start")
+CUT_SHORT = Failure("runtime_error", "the runtime ended the stream without a result")
+NOT_LOADED = Failure("load_failed", "the runtime ended while it was loading")
+
+
+class Workshop:
+    """Loads, seats, runs and clears away; says what it needs through `outgoing`."""
+
+    def __init__(self, settings: AgentSettings, desk: Desk, outgoing: Outgoing) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._outgoing = outgoing
+        self._residency = Residency(settings.backoff)
+        self._floors: dict[RuntimeId, Floor] = {}
+        self._progress: dict[RuntimeId, tuple[float, float]] = {}
+        self._unloading: set[RuntimeId] = set()
+        self.offers: dict[ModelId, ModelOffer] = {}
+        self.loads = 0
+        self.stalls = 0
+
+    # What the agent reads.
+
+    def residences(self) -> tuple[Residence, ...]:
+        """Every model's lane."""
+        return self._residency.residences()
+
+    def floor(self, runtime: RuntimeId | None) -> Floor | None:
+        """The floor of a runtime that is ready, or None."""
+        return self._floors.get(runtime) if runtime is not None else None
+
+    def is_usable(self, model: ModelId) -> bool:
+        """Whether the model's last load, if there was one, did not fail."""
+        return self._residency.is_usable(model)
+
+    def next_stall(self) -> float | None:
+        """When the first runtime will count as hung if nothing happens."""
+        stalls = [floor.stalls_at(self._settings.stall_s) for floor in self._floors.values()]
+        return min((at for at in stalls if at is not None), default=None)
+
+    # Loading.
+
+    def preload(self, model: ModelId, now: float) -> None:
+        """Load a model that nobody has asked for yet."""
+        want = self._residency.want(model, None, now)
+        if isinstance(want, Wait) and want.start is not None:
+            self._load(model, want.start)
+
+    def begin(self, stream: Stream, now: float) -> None:
+        """Bring an admitted stream on its way."""
+        match self._residency.want(stream.model, stream.key, now):
+            case Ready(runtime):
+                self._prepare(stream, runtime)
+            case Wait(start):
+                if start is not None:
+                    self._load(stream.model, start)
+                self._say_loading(stream)
+            case Unavailable(failure):
+                self.end(stream, failure, now)
+
+    def on_load_progress(self, runtime: RuntimeId, progress: float, now: float) -> None:
+        """A load has come this far, 0 to 1."""
+        told_at, _ = self._progress.get(runtime, (-math.inf, 0.0))
+        is_late = not self._residency.is_loading(runtime)
+        if is_late or not math.isfinite(progress) or now - told_at < self._settings.progress_min_s:
+            return
+        self._progress[runtime] = (now, min(1.0, max(0.0, progress)))
+        for stream in self._waiting_for(runtime):
+            self._say_loading(stream)
+
+    def on_loaded(self, runtime: RuntimeId, now: float) -> None:
+        """A runtime is ready: whoever waited for it goes on."""
+        model = self._residency.model_of(runtime)
+        if model is None or not self._residency.is_loading(runtime):
+            return
+        self._progress.pop(runtime, None)
+        offer = self.offers.get(model)
+        floor = Floor(runtime, model, offer.slots if offer else 1, now)
+        self._floors[runtime] = floor
+        for key in self._residency.on_loaded(runtime, now):
+            stream = self._known(key)
+            self._outgoing.say(key.link, Phase(key.stream, "preparing"))
+            self._prepare(stream, runtime)
+        if offer is None:
+            self._retire(floor, now)
+
+    def on_load_failed(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
+        """A runtime could not be started: all who wait for it are told."""
+        model = self._residency.model_of(runtime)
+        self._progress.pop(runtime, None)
+        for key in self._residency.on_load_failed(runtime, failure, now):
+            assert model is not None
+            self.end(self._known(key), self._residency.why_not(model, now), now)
+
+    def on_gone(self, runtime: RuntimeId, now: float) -> None:
+        """A runtime has ended, by itself or because it was told to."""
+        if self._residency.is_loading(runtime):
+            self.on_load_failed(runtime, NOT_LOADED, now)
+            return
+        model = self._residency.model_of(runtime)
+        self._progress.pop(runtime, None)
+        self._unloading.discard(runtime)
+        floor = self._floors.pop(runtime, None)
+        for stream in list(floor.streams.values()) if floor else ():
+            self.end(stream, DIED, now)
+        start = self._residency.on_gone(runtime, now)
+        if start is not None and model is not None:
+            self._load(model, start)
+
+    # Streams.
+
+    def on_prepared(self, stream: Stream, prepared: Prepared, now: float) -> None:
+        """Rendered and tokenised: it needs a slot now."""
+        floor = self.floor(stream.runtime)
+        if not stream.move("prepared"):
+            return
+        assert floor is not None, "who prepares on a runtime that goes away is told to stop"
+        stream.prepared = prepared
+        floor.enqueue(stream)
+        self._seat(floor, now)
+
+    def on_prepare_failed(self, stream: Stream, failure: Failure, now: float) -> None:
+        """It cannot be prepared; a caller's mistake passes through as it is."""
+        if not stream.move("unprepared"):
+            return
+        self._desk.say_end(stream, failure)
+        self._leave(stream, now, is_stuck=False, is_dead=_is_death(failure))
+
+    def on_event(self, stream: Stream, event: StreamEvent, now: float) -> None:
+        """The backend's stream produced this."""
+        if stream.phase not in ("running", "leaving"):
+            return
+        floor = self.floor(stream.runtime)
+        if floor is not None:
+            floor.on_event(stream, now)
+        if isinstance(event, Failed) and not stream.has_spoken:
+            self._desk.say_end(stream, event.failure)
+        else:
+            self._desk.flow(stream, stream.on_event(event))
+        if floor is not None and isinstance(event, Failed) and _is_death(event.failure):
+            self._retire(floor, now)
+            self._unload(floor.runtime)
+
+    def on_closed(self, stream: Stream, failure: Failure | None, now: float) -> None:
+        """The backend's block has been left: the slot is free.
+
+        What the block raises before the stream's outcome is settled is that outcome. What it
+        raises afterwards means that the slot could not be freed, and the runtime is replaced.
+        """
+        if stream.phase not in ("running", "leaving"):
+            return
+        is_stuck = failure is not None and stream.ended and stream.use is not None
+        self._desk.say_end(stream, failure or CUT_SHORT)
+        stream.move("closed")
+        is_dead = failure is not None and _is_death(failure)
+        self._leave(stream, now, is_stuck=is_stuck, is_dead=is_dead)
+
+    def end(self, stream: Stream, failure: Failure, now: float) -> None:
+        """Settle a stream's outcome from this side and leave whatever it is doing."""
+        self._desk.say_end(stream, failure)
+        self.quit(stream, now)
+
+    def cancel(self, stream: Stream, now: float) -> None:
+        """Nobody wants the answer any more."""
+        stream.cancel(now)
+        self.quit(stream, now)
+
+    def quit(self, stream: Stream, now: float) -> None:
+        """Leave whatever the stream is doing; what it holds is free at once or when it has left."""
+        was_busy = stream.phase in ("preparing", "running")
+        if stream.phase == "loading":
+            self._residency.leave(stream.model, stream.key)
+        floor = self.floor(stream.runtime)
+        if floor is not None:
+            floor.on_stop(stream)
+        # An ended stream that flushes may finish: only a cancel takes its last words away.
+        if stream.phase != "flushing" or stream.outbox.is_empty:
+            stream.move("quit")
+        if was_busy:
+            self._outgoing.add(Stop(stream.key))
+        self._desk.settle(stream, now)
+        if floor is not None:
+            self._unload_if_idle(floor)
+
+    # Whole runtimes.
+
+    def drop_models(self, now: float) -> None:
+        """Runtimes of models that are no longer offered stop when their streams have ended."""
+        for floor in list(self._floors.values()):
+            if floor.model not in self.offers:
+                self._retire(floor, now)
+        for residence in self._residency.residences():
+            if residence.model not in self.offers and not residence.waiting:
+                self._residency.drop(residence.model)
+
+    def replace_stalled(self, now: float) -> None:
+        """End every runtime that owes events and has produced none for too long."""
+        for floor in list(self._floors.values()):
+            stalls_at = floor.stalls_at(self._settings.stall_s)
+            if stalls_at is None or now < stalls_at:
+                continue
+            self.stalls += 1
+            hung = f"the runtime made no progress for {self._settings.stall_s:g} s"
+            for stream in list(floor.streams.values()):
+                self.end(stream, Failure("runtime_error", hung), now)
+            self._retire(floor, now)
+            self._unload(floor.runtime)
+
+    def unload_all(self) -> None:
+        """Stop every runtime, ready or loading."""
+        for residence in self._residency.residences():
+            if residence.runtime is not None:
+                self._residency.retire(residence.runtime)
+                self._unload(residence.runtime)
+
+    def _load(self, model: ModelId, runtime: RuntimeId) -> None:
+        self.loads += 1
+        self._outgoing.add(Load(model, runtime))
+
+    def _say_loading(self, stream: Stream) -> None:
+        runtime = self._residency.runtime_of(stream.model)
+        _, progress = self._progress.get(runtime, (0.0, None)) if runtime else (0.0, None)
+        phase = Phase(stream.key.stream, "loading", progress)
+        self._outgoing.say(stream.key.link, phase)
+
+    def _waiting_for(self, runtime: RuntimeId) -> Iterable[Stream]:
+        model = self._residency.model_of(runtime)
+        waiting = self._residency.waiting(model) if model is not None else ()
+        return [self._known(key) for key in waiting]
+
+    def _known(self, key: StreamKey) -> Stream:
+        stream = self._desk.get(key)
+        assert stream is not None, "who waits is at the desk"
+        return stream
+
+    def _prepare(self, stream: Stream, runtime: RuntimeId) -> None:
+        moved = stream.move("loaded")
+        assert moved, f"loaded while {stream.phase}"
+        stream.runtime = runtime
+        self._floors[runtime].streams[stream.key] = stream
+        self._outgoing.add(Prepare(stream.key, runtime, stream.request))
+
+    def _seat(self, floor: Floor, now: float) -> None:
+        while (stream := floor.next_seated(now)) is not None:
+            assert stream.prepared is not None
+            assert stream.use is not None
+            run = Run(stream.key, stream.request_id, floor.runtime, stream.prepared, stream.use)
+            self._outgoing.add(run)
+
+    def _leave(self, stream: Stream, now: float, *, is_stuck: bool, is_dead: bool) -> None:
+        """The stream holds nothing of its runtime any more; see what that makes possible."""
+        floor = self.floor(stream.runtime)
+        if floor is not None:
+            floor.on_closed(stream, is_stuck=is_stuck)
+        self._desk.settle(stream, now)
+        if floor is None:
+            return
+        if is_stuck or is_dead:
+            self._retire(floor, now)
+        if is_dead:
+            self._unload(floor.runtime)
+        self._seat(floor, now)
+        self._unload_if_idle(floor)
+
+    def _retire(self, floor: Floor, now: float) -> None:
+        """Give this runtime no more work; stop it when those who run on it have ended."""
+        self._residency.retire(floor.runtime)
+        floor.is_retiring = True
+        for stream in list(floor.streams.values()):
+            if stream.phase in ("preparing", "seating"):
+                self.end(stream, REPLACED, now)
+        self._unload_if_idle(floor)
+
+    def _unload_if_idle(self, floor: Floor) -> None:
+        if floor.is_retiring and not floor.streams:
+            self._unload(floor.runtime)
+
+    def _unload(self, runtime: RuntimeId) -> None:
+        if runtime not in self._unloading:
+            self._unloading.add(runtime)
+            self._outgoing.add(Unload(runtime))
+
+
+def _is_death(failure: Failure) -> bool:
+    """Whether the runtime itself is over; its own report of that may come later."""
+    return failure.reason == "runtime_died"
