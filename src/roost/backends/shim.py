@@ -119,9 +119,10 @@ def watch(lifetime: int, argv: list[str], log: Log) -> int:
         if lifetime in ready and not os.read(lifetime, 1):
             os.killpg(0, signal.SIGKILL)
         if output in ready:
-            data = os.read(output, READ_BYTES)
-            log.write(data)
-            waiting = waiting if data else [lifetime, signals]
+            if data := os.read(output, READ_BYTES):
+                log.write(data)
+            else:
+                waiting.remove(output)
         if signals in ready:
             status = _on_signals(os.read(signals, 512), pid)
             if status is not None:

@@ -1,0 +1,125 @@
+"""DECIDER: the last look at a request before native code gets it.
+
+A dialect has checked the same fields already; here they are checked against the model and by type
+as well, because a wrong number in native code is no error message but a crash or a foreign read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from roost.backends.base import Prepared, SlotUse
+from roost.core.request import ChatPrompt, GenerateRequest, Sampling
+from roost.errors import RoostError, fail
+
+STOPS_MAX = 16
+STOP_CHARS_MAX = 4096
+TOP_LOGPROBS_MAX = 20
+_REAL = {
+    "temperature": (0.0, 2.0),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "presence_penalty": (-2.0, 2.0),
+    "frequency_penalty": (-2.0, 2.0),
+}
+_WHOLE = {"top_k": (0, 1_000_000), "seed": (0, 2**32 - 1)}
+
+
+def check_request(request: GenerateRequest) -> None:
+    """Check every number and stop string of a request; raises `bad_request` naming the field."""
+    _check_sampling(request.sampling)
+    _check_stops(request.stop)
+    if request.max_tokens is not None and not (
+        _is_int(request.max_tokens) and request.max_tokens > 0
+    ):
+        raise fail("bad_request", "max_tokens must be a whole number above 0.", param="max_tokens")
+    if request.top_logprobs is not None and not _whole_in(
+        request.top_logprobs, 0, TOP_LOGPROBS_MAX
+    ):
+        message = f"top_logprobs must be a whole number from 0 to {TOP_LOGPROBS_MAX}."
+        raise fail("bad_request", message, param="top_logprobs")
+
+
+def _check_sampling(sampling: Sampling) -> None:
+    for name, (low, high) in _REAL.items():
+        value = getattr(sampling, name)
+        # A comparison with NaN is false, so NaN is outside every range.
+        if value is not None and not (_is_number(value) and low <= value <= high):
+            raise fail("bad_request", f"{name} must be from {low:g} to {high:g}.", param=name)
+    for name, (least, most) in _WHOLE.items():
+        value = getattr(sampling, name)
+        if value is not None and not _whole_in(value, least, most):
+            message = f"{name} must be a whole number from {least} to {most}."
+            raise fail("bad_request", message, param=name)
+
+
+def _check_stops(stops: Sequence[str]) -> None:
+    good = len(stops) <= STOPS_MAX and all(
+        isinstance(stop, str) and 0 < len(stop) <= STOP_CHARS_MAX for stop in stops
+    )
+    if not good:
+        message = f"stop takes at most {STOPS_MAX} texts of 1 to {STOP_CHARS_MAX} characters."
+        raise fail("bad_request", message, param="stop")
+
+
+def check_tokens(tokens: Sequence[int], vocab_size: int) -> None:
+    """Check that a prompt has tokens and that each is one of the model's; raises `bad_request`."""
+    if not tokens:
+        raise fail("bad_request", "The prompt is empty.", param="prompt")
+    if not all(map(_is_int, tokens)) or min(tokens) < 0 or max(tokens) >= vocab_size:
+        message = f"Token ids must be whole numbers from 0 to {vocab_size - 1}."
+        raise fail("bad_request", message, param="prompt")
+
+
+def limit_of(request: GenerateRequest, prompt_tokens: int, ctx: int) -> int:
+    """Say how many tokens may be generated; raises `context_length_exceeded` where not even one."""
+    room = ctx - prompt_tokens
+    if room < 1:
+        raise too_long(request, prompt_tokens, ctx)
+    return room if request.max_tokens is None else min(room, request.max_tokens)
+
+
+def too_long(request: GenerateRequest, prompt_tokens: int, ctx: int) -> RoostError:
+    """Say that a prompt does not fit, in words that clients recognise."""
+    # A prompt that fills the context exactly leaves no room for an answer of one token.
+    most = ctx if prompt_tokens > ctx else ctx - 1
+    return fail(
+        "context_length_exceeded",
+        f"prompt is too long: {prompt_tokens} tokens > {most} maximum."
+        f" This model's maximum context length is {ctx} tokens.",
+        param="messages" if isinstance(request.prompt, ChatPrompt) else "prompt",
+    )
+
+
+def check_size(
+    request: GenerateRequest, texts: Iterable[str], max_token_bytes: int, ctx: int
+) -> None:
+    """Refuse text that cannot fit even if every token were the longest, before it is tokenised."""
+    if max_token_bytes < 1:
+        return
+    size_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    fewest = -(-size_bytes // max_token_bytes)
+    if fewest > ctx:
+        raise too_long(request, fewest, ctx)
+
+
+def check_run(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int, vocab_size: int) -> None:
+    """Check what is about to run on a slot, whoever prepared it; raises `bad_request`."""
+    check_request(prepared.request)
+    check_tokens(prepared.tokens, vocab_size)
+    if not _whole_in(use.slot, 0, slots - 1):
+        raise fail("bad_request", f"There is no such slot; slots are 0 to {slots - 1}.")
+    if not _whole_in(prepared.limit, 1, ctx - len(prepared.tokens)):
+        raise fail("bad_request", "The prompt and the answer's limit do not fit the slot.")
+
+
+def _whole_in(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and _is_int(value) and least <= value <= most
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,338 @@
+"""SHELL: a backend without a model, for tests and demonstrations: exact, quick and told what to do.
+
+Every byte is a token, so that counts are exact, tokens split characters and nothing is learned.
+The "model" repeats the last message, or does what a script says: one given to the backend, or one
+in the last message, as a line of its own:
+
+    @script {"pieces": ["Hel", "lo"], "delay_ms": 5, "fail_after": 1}
+
+A seed adds words that depend on it. With `ignore_eos` the answer starts over until its limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import chain, cycle, takewhile
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from roost.backends import checks
+from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
+from roost.backends.deltas import Deltas
+from roost.core.events import (
+    Delta,
+    Failed,
+    Finished,
+    FinishReason,
+    PrefillProgress,
+    Started,
+    StreamEvent,
+    Usage,
+)
+from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
+from roost.errors import RoostError, fail
+from roost.text.utf8 import Utf8Decoder
+
+BOS, TURN, END = 256, 257, 258
+VOCAB_SIZE = 259
+MARK = "@script "
+WAIT_MAX_MS = 60_000.0
+_WORDS = (b"amber", b"birch", b"cedar", b"dune", b"elm", b"fern", b"grove", b"heath")
+_PIECE = re.compile(rb"\s*[!-~]+|\s+|[^\s!-~]{1,3}")
+_WaitMs: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=WAIT_MAX_MS)]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model does.
+
+    `pieces` is the answer, None repeats the last message. `delay_ms` passes before each piece,
+    `prefill_ms_per_token` per prompt token that is not cached, `release_ms` until a cancelled slot
+    is free, all at most `WAIT_MAX_MS`. After so many pieces it reports an error (`fail_after`),
+    says nothing more (`hang_after`) or the runtime dies (`die_after`).
+    """
+
+    pieces: tuple[str, ...] | None = None
+    delay_ms: _WaitMs = 0.0
+    prefill_ms_per_token: _WaitMs = 0.0
+    release_ms: _WaitMs = 0.0
+    fail_after: _Count | None = None
+    hang_after: _Count | None = None
+    die_after: _Count | None = None
+
+
+class ScriptedBackend:
+    """The backend `scripted`; `script` is what its models do unless a prompt says otherwise."""
+
+    def __init__(self, script: Script | None = None, *, load_s: float = 0.0) -> None:
+        self._script = script or Script()
+        self._load_s = load_s
+
+    @property
+    def name(self) -> str:
+        """Its name in settings and reports."""
+        return "scripted"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it does, all of it exactly."""
+        return Capabilities(
+            chat=True,
+            completion=True,
+            streaming=True,
+            concurrent_streams=True,
+            cancel=True,
+            prefix_cache=True,
+            exact_token_count=True,
+            seed=True,
+        )
+
+    async def start(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        on_progress: Callable[[float], None],
+    ) -> ScriptedRuntime:
+        """Start a runtime after `load_s` seconds; a manifest of format `broken` fails to load."""
+        on_progress(0.0)
+        await asyncio.sleep(self._load_s)
+        if manifest.format == "broken":
+            raise fail("load_failed", "The model is broken, as its manifest says.")
+        on_progress(1.0)
+        return ScriptedRuntime(key, manifest, settings, self._script)
+
+
+class ScriptedRuntime:
+    """A runtime in this very process; made by `ScriptedBackend.start`."""
+
+    def __init__(
+        self, key: RuntimeKey, manifest: Manifest, settings: StartSettings, script: Script
+    ) -> None:
+        self.died = asyncio.Event()
+        self.busy: set[int] = set()
+        self._key = key
+        self._script = script
+        self._release_timeout_s = settings.release_timeout_s
+        self._ctx = min(
+            key.options.ctx or manifest.ctx_train, manifest.ctx_train or key.options.ctx
+        )
+        self._cells: list[tuple[int, ...]] = [()] * key.options.slots
+
+    @property
+    def key(self) -> RuntimeKey:
+        """The key it was started for."""
+        return self._key
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """Render and count; see `base.Runtime.prepare`."""
+        self._check_alive()
+        checks.check_request(request)
+        if request.top_logprobs is not None:
+            raise fail("unsupported", "This backend has no log probabilities.", param="logprobs")
+        tokens = _tokens(request)
+        checks.check_tokens(tokens, VOCAB_SIZE)
+        limit = checks.limit_of(request, len(tokens), self._ctx)
+        script_in(tokens, self._script)
+        return Prepared(request, tokens, limit)
+
+    @asynccontextmanager
+    async def open(
+        self, prepared: Prepared, use: SlotUse
+    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        """Run a prepared request; see `base.Runtime.open`. A slot in use is the caller's defect."""
+        self._check_alive()
+        options = self._key.options
+        checks.check_run(prepared, use, slots=options.slots, ctx=self._ctx, vocab_size=VOCAB_SIZE)
+        if use.slot in self.busy:
+            raise fail("internal", "Two streams were given one slot.")
+        self.busy.add(use.slot)
+        run = _Run(self, prepared, use, script_in(prepared.tokens, self._script))
+        events = run.events()
+        try:
+            yield events
+        finally:
+            await events.aclose()
+            self._cells[use.slot] = run.cells
+            if not run.over:
+                await self._release(run.script.release_ms / 1000)
+            self.busy.discard(use.slot)
+
+    async def telemetry(self) -> Telemetry:
+        """Live sequences and the tokens that all slots hold."""
+        return Telemetry(live=len(self.busy), kv_tokens=sum(map(len, self._cells)))
+
+    async def stop(self, grace_s: float) -> None:
+        """End the runtime; there is nothing to be polite to."""
+        self.kill()
+
+    def kill(self) -> None:
+        """Die at once, as a process does that is killed with -9."""
+        self.died.set()
+
+    def cells(self, slot: int) -> tuple[int, ...]:
+        """Give the tokens that a slot holds."""
+        return self._cells[slot]
+
+    async def pause(self, seconds: float) -> bool:
+        """Let time pass; return whether the runtime still lives then."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+        else:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self.died.wait()
+            except TimeoutError:
+                pass
+        return not self.died.is_set()
+
+    async def _release(self, seconds: float) -> None:
+        lives = await self.pause(min(seconds, self._release_timeout_s))
+        if lives and seconds > self._release_timeout_s:
+            raise fail("runtime_error", "The slot did not become free in time.")
+
+    def _check_alive(self) -> None:
+        if self.died.is_set():
+            raise fail("runtime_died", "The runtime has ended.")
+
+
+class _Run:
+    """One stream: what it has put into the slot so far, and whether it ended by itself."""
+
+    def __init__(
+        self, runtime: ScriptedRuntime, prepared: Prepared, use: SlotUse, script: Script
+    ) -> None:
+        self.script = script
+        self.over = False
+        self._runtime = runtime
+        self._prepared = prepared
+        self._slot = use.slot
+        held = runtime.cells(use.slot) if use.reuse else ()
+        # As in real engines, at least one token has to be computed to know what comes next.
+        self._cached = min(_common(held, prepared.tokens), len(prepared.tokens) - 1)
+        self.cells = prepared.tokens[: self._cached]
+        self._utf8 = Utf8Decoder()
+        self._deltas = Deltas(prepared.request.stop)
+
+    async def events(self) -> AsyncGenerator[StreamEvent, None]:
+        """Prefill, then speak; whatever goes wrong becomes the stream's last event."""
+        total = len(self._prepared.tokens)
+        yield Started(total, self._cached, self._slot)
+        try:
+            while len(self.cells) < total:
+                yield await self._prefill(total)
+            for number, piece in enumerate(self._pieces()):
+                await self._act(number)
+                if delta := self._say(piece):
+                    yield delta
+                if self._deltas.stop_text is not None or self._full():
+                    break
+            if delta := self._deltas.finish():
+                yield delta
+        except RoostError as error:
+            self.over = True
+            yield Failed(error.failure, self._usage())
+        else:
+            self.over = True
+            yield Finished(self._reason(), self._usage(), self._deltas.stop_text)
+
+    async def _prefill(self, total: int) -> PrefillProgress:
+        """Compute one batch of the prompt."""
+        done = len(self.cells)
+        until = min(done + self._runtime.key.options.batch, total)
+        await self._wait((until - done) * self.script.prefill_ms_per_token)
+        self.cells = self._prepared.tokens[:until]
+        return PrefillProgress(until, total)
+
+    def _say(self, piece: bytes) -> Delta | None:
+        data = piece[: self._prepared.limit - self._deltas.tokens]
+        self.cells += tuple(data)
+        return self._deltas.push(self._utf8.push(data), len(data))
+
+    def _full(self) -> bool:
+        return self._deltas.tokens >= self._prepared.limit
+
+    def _pieces(self) -> Iterable[bytes]:
+        if self.script.pieces is not None:
+            pieces = [piece.encode() for piece in self.script.pieces]
+        else:
+            pieces = _echo(self._prepared)
+        return cycle(pieces or [b" "]) if self._prepared.request.ignore_eos else pieces
+
+    async def _act(self, number: int) -> None:
+        """Do what the script says before piece `number`."""
+        script = self.script
+        if number == script.die_after:
+            self._runtime.kill()
+        if number == script.hang_after:
+            await self._runtime.died.wait()
+        await self._wait(script.delay_ms)
+        if number == script.fail_after:
+            raise fail("runtime_error", "The script says that the runtime fails here.")
+
+    async def _wait(self, wait_ms: float) -> None:
+        if not await self._runtime.pause(wait_ms / 1000):
+            raise fail("runtime_died", "The runtime ended during the answer.")
+
+    def _reason(self) -> FinishReason:
+        return "length" if self._deltas.stop_text is None and self._full() else "stop"
+
+    def _usage(self) -> Usage:
+        return Usage(len(self._prepared.tokens), self._cached, self._deltas.tokens)
+
+
+def script_in(tokens: tuple[int, ...], default: Script) -> Script:
+    """Give the script of the last message, or `default`; raises `bad_request` where it is none."""
+    lines = _last_text(tokens).decode("utf-8", "replace").splitlines()
+    line = next((line for line in lines if line.startswith(MARK)), None)
+    if line is None:
+        return default
+    try:
+        return msgspec.json.decode(line.removeprefix(MARK), type=Script)
+    except msgspec.DecodeError as error:
+        raise fail("bad_request", f"The script is wrong: {error}", param="messages") from None
+
+
+def _tokens(request: GenerateRequest) -> tuple[int, ...]:
+    prompt = request.prompt
+    if isinstance(prompt, TokensPrompt):
+        return prompt.tokens
+    if isinstance(prompt, TextPrompt):
+        return (BOS, *_bytes(prompt.text))
+    turns = (
+        (TURN, *_bytes(f"{message.role}\n{message.content}"), END) for message in prompt.messages
+    )
+    return (BOS, *chain.from_iterable(turns), TURN, *b"assistant\n")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _last_text(tokens: tuple[int, ...]) -> bytes:
+    """Give the last message without its role, or all text where there are no messages."""
+    if END not in tokens:
+        return bytes(token for token in tokens if token < BOS)
+    end = len(tokens) - tokens[::-1].index(END) - 1
+    turn = bytes(takewhile(lambda token: token != TURN, tokens[end - 1 :: -1]))[::-1]
+    return turn.partition(b"\n")[2]
+
+
+def _echo(prepared: Prepared) -> list[bytes]:
+    """Repeat the last message in words; what is not ASCII comes in pieces that split characters."""
+    pieces = _PIECE.findall(_last_text(prepared.tokens))
+    seed = prepared.request.sampling.seed
+    if seed is not None:
+        pieces += [b" " + word for word in random.Random(seed).choices(_WORDS, k=8)]
+    return pieces
+
+
+def _common(held: tuple[int, ...], tokens: tuple[int, ...]) -> int:
+    pairs = zip(held, tokens, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

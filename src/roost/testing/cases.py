@@ -1,0 +1,70 @@
+"""SHELL: the cases of the conformance suite, in the order of the contract's promises."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from roost.testing import answers, lifetimes, refusals
+from roost.testing.stand import Stand
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that is checked: which promise it belongs to and which capabilities it needs.
+
+    `promise` is its number in the prose of `roost.backends.base`, 0 for what a capability means.
+    `ends_runtime` says that no other case can use the runtime afterwards.
+    """
+
+    name: str
+    promise: int
+    run: Callable[[Stand], Awaitable[None]]
+    needs: tuple[str, ...] = ("completion",)
+    needs_kill: bool = False
+    ends_runtime: bool = False
+
+
+CANCEL = ("completion", "cancel")
+TWO = ("completion", "concurrent_streams")
+CASES = (
+    Case("text is completed", 1, answers.text_is_completed),
+    Case("a chat is answered", 1, answers.chat_is_answered, ("chat",)),
+    Case("tokens are completed", 1, answers.tokens_are_completed),
+    Case("the end is the end", 1, answers.end_is_the_end),
+    Case("answers come in pieces", 1, answers.answers_come_in_pieces, ("completion", "streaming")),
+    Case("characters stay whole", 2, answers.characters_stay_whole),
+    Case("stop strings stop", 2, answers.stop_strings_stop),
+    Case("held text is released", 2, answers.held_text_is_released),
+    Case("limits hold", 3, answers.limits_hold),
+    Case("limits are clamped", 3, refusals.limits_are_clamped, ("completion", "exact_token_count")),
+    Case("the context can be filled", 3, answers.context_can_be_filled),
+    Case(
+        "too long is refused", 3, refusals.too_long_is_refused, ("completion", "exact_token_count")
+    ),
+    Case("counts are exact", 4, answers.counts_are_exact, ("completion", "exact_token_count")),
+    Case("leaving prefill frees", 5, lifetimes.leaving_prefill_frees, CANCEL),
+    Case("leaving decode frees", 5, lifetimes.leaving_decode_frees, CANCEL),
+    Case("leaving at once frees", 5, lifetimes.leaving_at_once_frees, CANCEL),
+    Case("a cancelled reader frees", 5, lifetimes.cancelled_reader_frees, CANCEL),
+    Case(
+        "leaving beside a neighbour frees",
+        5,
+        lifetimes.leaving_beside_a_neighbour_frees,
+        (*CANCEL, TWO[1]),
+    ),
+    Case("streams do not mix", 6, lifetimes.streams_do_not_mix, TWO),
+    Case("slow readers wait alone", 6, lifetimes.slow_readers_wait_alone, TWO),
+    Case("bad numbers are refused", 9, refusals.bad_numbers_are_refused),
+    Case("bad tokens are refused", 9, refusals.bad_tokens_are_refused),
+    Case("seeds repeat", 10, answers.seeds_repeat, ("completion", "seed")),
+    Case("prefixes are reused", 0, answers.prefixes_are_reused, ("completion", "prefix_cache")),
+    Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),
+    Case("one BOS", 0, refusals.one_bos),
+    Case("log probabilities add up", 0, answers.logprobs_add_up, ("completion", "logprobs")),
+    Case("telemetry is told", 0, lifetimes.telemetry_is_told),
+    Case("loading is told", 0, lifetimes.loading_is_told),
+    Case("death is told", 7, lifetimes.death_is_told, needs_kill=True, ends_runtime=True),
+    Case("stop is final", 8, lifetimes.stop_is_final, ends_runtime=True),
+    Case("stop ends streams", 8, lifetimes.stop_ends_streams, ends_runtime=True),
+)
