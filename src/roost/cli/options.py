@@ -1,10 +1,10 @@
-"""WIRING: what verbs have in common: flags from the table of settings, settings, ROOST_HOME, output."""
+"""WIRING: what verbs have in common: flags and settings, ROOST_HOME, progress."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from roost.config.read import read
 from roost.config.show import add_flags
 
 if TYPE_CHECKING:
+    import msgspec
+
     from roost.config import Loaded, Settings
     from roost.store.home import Home
 
@@ -45,6 +47,27 @@ def human_bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def print_records(records: Sequence[msgspec.Struct], *, as_json: bool) -> None:
+    """Print records one a line, or as one JSON list."""
+    import msgspec
+
+    if as_json:
+        print(msgspec.json.encode(records).decode())
+        return
+    for record in records:
+        fields = msgspec.structs.asdict(record).values()
+        print("  ".join("-" if value is None else str(value) for value in fields))
+
+
+def report_revoked(what: str, name: str, *, found: bool) -> int:
+    """Say whether something was revoked, and return the exit code for it."""
+    if found:
+        print(f"{name} revoked")
+        return 0
+    print(f"there is no valid {what} {name}", file=sys.stderr)
+    return 1
 
 
 class Progress:

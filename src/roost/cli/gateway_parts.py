@@ -1,0 +1,156 @@
+"""WIRING: from settings to the parts of a gateway, and whether it may listen at all."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING, cast
+
+from roost.errors import fail
+from roost.fleet.relay import RelaySettings
+from roost.fleet.settings import FleetSettings
+from roost.gateway.assemble import GatewaySettings
+from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.generation import GenerationSettings
+from roost.gateway.node_link import GatewayLinkSettings
+from roost.gateway.routes import Places
+from roost.wire.heartbeat import LinkSettings
+
+if TYPE_CHECKING:
+    from roost.config import Settings
+    from roost.fleet.settings import Policy
+
+LISTENER_SETTINGS = (
+    "host",
+    "port",
+    "connections_max",
+    "head_max_bytes",
+    "body_max_bytes",
+    "body_offload_bytes",
+    "receipt.",
+    "allowed_hosts",
+    "trusted_proxies",
+    "base_path",
+    "tls_cert",
+    "tls_key",
+    "insecure_http",
+    "drain.",
+    "log_level",
+    "log_format",
+)
+GATEWAY_SETTINGS = (
+    *LISTENER_SETTINGS,
+    "queue.",
+    "default_model",
+    "stream.",
+    "link.",
+    "retry.",
+    "affinity.",
+    "policy",
+    "strict",
+)
+LOOPBACK_NAMES = frozenset({"localhost", "::1"})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    return host in LOOPBACK_NAMES or host.startswith("127.")
+
+
+def check_exposure(settings: Settings, *, keys_exist: bool) -> None:
+    """Refuse to listen beyond loopback without a key, or without TLS unless told so out loud."""
+    if is_loopback(settings.host):
+        return
+    if not keys_exist:
+        message = (
+            f"--host {settings.host} can be reached from other machines, so a key is needed: "
+            "make one with `roost keys add NAME`."
+        )
+        raise fail("bad_request", message)
+    if settings.tls_cert:
+        return
+    if not settings.insecure_http:
+        message = (
+            "Beyond this machine keys and prompts must not travel in the clear: give --tls-cert "
+            "and --tls-key, or say --insecure-http if something in front of roost does TLS."
+        )
+        raise fail("bad_request", message)
+    print(
+        f"roost: serving http://{settings.host}:{settings.port} WITHOUT TLS, as asked for by "
+        "--insecure-http; keys and prompts can be read on the way",
+        file=sys.stderr,
+    )
+
+
+def listener(settings: Settings) -> Listener:
+    """Return where to listen."""
+    return Listener(
+        host=settings.host,
+        port=settings.port,
+        tls_cert=settings.tls_cert or None,
+        tls_key=settings.tls_key or None,
+    )
+
+
+def limits(settings: Settings) -> FrontLimits:
+    """Return what a client connection may cost."""
+    return FrontLimits(
+        head_s=settings.receipt_head_s,
+        body_s=settings.receipt_body_s,
+        write_s=settings.stream_write_deadline_s,
+        head_max_bytes=settings.head_max_bytes,
+        body_max_bytes=settings.body_max_bytes,
+        connections_max=settings.connections_max,
+        send_buffer_bytes=settings.stream_send_buffer_bytes,
+        websocket_message_bytes=settings.link_message_max_bytes,
+    )
+
+
+def fleet_settings(settings: Settings) -> FleetSettings:
+    """Return the coordinator's limits."""
+    return FleetSettings(
+        # The table's choices are the policies; `load` has checked the value against them.
+        policy=cast("Policy", settings.policy),
+        queue_length=settings.queue_length,
+        queue_wait_s=settings.queue_wait_s,
+        link_suspect_s=settings.link_suspect_s,
+        link_stale_s=settings.link_stale_s,
+        link_dead_s=settings.link_dead_s,
+        retry_ratio=settings.retry_ratio,
+        retry_floor=settings.retry_floor,
+        retry_window_s=settings.retry_window_s,
+        retry_attempts=settings.retry_attempts,
+        affinity_entries=settings.affinity_entries,
+        affinity_ttl_s=settings.affinity_ttl_s,
+    )
+
+
+def gateway_settings(settings: Settings) -> GatewaySettings:
+    """Return everything a fleet gateway is told."""
+    name = socket.gethostname()
+    relay = RelaySettings(
+        commit_after_s=settings.stream_commit_after_s,
+        keepalive_s=settings.stream_keepalive_s,
+        write_deadline_s=settings.stream_write_deadline_s,
+        buffer_events=settings.stream_buffer_events,
+    )
+    return GatewaySettings(
+        name=name,
+        fleet=fleet_settings(settings),
+        generation=GenerationSettings(
+            default_model=settings.default_model,
+            offload_bytes=settings.body_offload_bytes,
+            strict=settings.strict,
+            relay=relay,
+        ),
+        link=GatewayLinkSettings(
+            name,
+            credit=settings.stream_buffer_events,
+            link=LinkSettings(ping_s=settings.link_ping_s, dead_s=settings.link_dead_s),
+        ),
+        listener=listener(settings),
+        limits=limits(settings),
+        allowed_hosts=settings.allowed_hosts,
+        places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
+        link_message_max_bytes=settings.link_message_max_bytes,
+    )

@@ -1,0 +1,45 @@
+"""WIRING: `roost keys`: API keys; a running gateway sees every change at once."""
+
+from __future__ import annotations
+
+import sys
+
+from roost.cli import options
+
+DESCRIPTION = """\
+add NAME: make a key and show it once. list: the valid keys, without them. revoke ID: end one.
+forget: drop the records of revoked keys; while any record exists, every request needs a key.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run one subcommand."""
+    parser = options.parser("keys", DESCRIPTION)
+    parser.add_argument("action", choices=("add", "list", "revoke", "forget"))
+    parser.add_argument("name", nargs="?", help="a name for add, an id for revoke")
+    parser.add_argument("--role", default="user", help="user or admin (default: user)")
+    parser.add_argument("--tenant", help="who pays; keys of one tenant share quota and cache")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parsed = parser.parse_args(arguments)
+    if parsed.action in {"add", "revoke"} and not parsed.name:
+        parser.error(f"{parsed.action} needs a {'name' if parsed.action == 'add' else 'key id'}")
+    from roost.store.database import Database
+    from roost.store.keys import KeyStore
+
+    store = KeyStore(Database.open(options.open_home(options.load(parsed).settings)))
+    if parsed.action == "revoke":
+        return options.report_revoked("key", parsed.name, found=store.revoke(parsed.name))
+    if parsed.action == "list":
+        options.print_records(store.list(), as_json=parsed.json)
+    elif parsed.action == "forget":
+        print(f"{store.forget_revoked()} records dropped")
+    else:
+        made = store.add(parsed.name, parsed.role, parsed.tenant)
+        if parsed.json:
+            import msgspec
+
+            print(msgspec.json.encode({"key": made.secret, "id": made.record.id}).decode())
+        else:
+            print(made.secret)
+            print(f"{made.record.id}: keep the key now, it is not shown again", file=sys.stderr)
+    return 0

@@ -1,0 +1,64 @@
+"""SHELL: how long a serving verb lives: signals in, exit codes out.
+
+TERM drains and ends with 0; a second TERM, or the end of the grace, ends abruptly with 143; INT
+ends abruptly with 130. Abruptly still means that children are ended and reaped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+
+DRAINED = 0
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class Lifetime:
+    """Turns signals into one wait: `stopping` says that the end has come, `grace_s` how gentle."""
+
+    def __init__(self, drain_grace_s: float) -> None:
+        self._grace_s = drain_grace_s
+        self._asked = asyncio.Event()
+        self._abrupt = asyncio.Event()
+        self.code = DRAINED
+
+    def listen(self) -> None:
+        """Take over TERM and INT of this process; needs the event loop of the main thread."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.on_term)
+        loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
+
+    def on_term(self) -> None:
+        """First time: drain. Second time: now."""
+        if self._asked.is_set():
+            self.code = self.code or TERMINATED
+            self._abrupt.set()
+        self._asked.set()
+
+    def on_interrupt(self) -> None:
+        """Now."""
+        self.code = self.code or INTERRUPTED
+        self._asked.set()
+        self._abrupt.set()
+
+    async def wait(self) -> None:
+        """Wait until the end is asked for."""
+        await self._asked.wait()
+
+    async def wind_down(self, drain: Callable[[float], Coroutine[object, object, bool]]) -> None:
+        """Run `drain(grace_s)`; it is cut short by a second signal, and False means it ran out."""
+        if self._abrupt.is_set():
+            await drain(0.0)
+            return
+        async with asyncio.TaskGroup() as group:
+            draining = group.create_task(drain(self._grace_s))
+            abrupt = group.create_task(self._abrupt.wait())
+            await asyncio.wait((draining, abrupt), return_when=asyncio.FIRST_COMPLETED)
+            abrupt.cancel()
+            if not draining.done():
+                draining.cancel()
+                return
+        if not draining.result():
+            self.code = self.code or TERMINATED

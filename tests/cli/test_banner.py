@@ -1,0 +1,50 @@
+"""The banner's lines can be pasted and work."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+
+from roost.cli.banner import banner
+from roost.core.ids import ModelId
+from roost.core.model import Manifest
+
+URL = "http://127.0.0.1:7878"
+
+
+def _model(name: str, template: str | None) -> Manifest:
+    return Manifest(ModelId(name), "/m", 1, "sha256:0", chat_template=template, licence="Apache")
+
+
+def _body_of(text: str) -> dict[str, object]:
+    command = text[text.index(f"curl {URL}/v1/", text.index("/v1/models")) :]
+    words = shlex.split(command.split("\n\n")[0].replace("\\\n", " "))
+    return msgspec.json.decode(words[words.index("-d") + 1], type=dict[str, object])
+
+
+def test_it_names_url_models_and_a_chat_that_works() -> None:
+    """The first model with a template is the one that is asked."""
+    text = banner(URL, [_model("base", None), _model("chatty", "{{ x }}")], keys_exist=False)
+    assert text.count(URL) == 5
+    assert "base " in text
+    assert _body_of(text)["model"] == "chatty"
+    assert "api_key=none" in text
+
+
+def test_a_base_model_gets_a_completion() -> None:
+    """A model without a template is never offered a chat."""
+    text = banner(URL, [_model("base", None)], keys_exist=False)
+    assert "/v1/completions" in text
+    assert "prompt" in _body_of(text)
+
+
+def test_with_keys_the_lines_carry_one() -> None:
+    """Once a key exists the lines say where it goes."""
+    text = banner(URL, [_model("chatty", "x")], keys_exist=True)
+    assert text.count("YOUR_KEY") == 4
+
+
+def test_without_models_it_says_how_to_get_one() -> None:
+    """An empty store is no error."""
+    assert "roost pull" in banner(URL, [], keys_exist=False)

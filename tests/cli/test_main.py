@@ -1,0 +1,59 @@
+"""The front door of the command: help, verbs, exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import roost
+from roost.cli import main
+
+
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    """The usage lists what the table has, and a bare `roost` says the same."""
+    assert main.run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {verb} " in shown for verb in main.VERBS)
+    assert main.run([]) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("verb", main.VERBS)
+def test_every_verb_has_a_module_and_explains_itself(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`roost VERB --help` prints a description and exits with 0."""
+    module = import_module(f"roost.cli.{verb}")
+    with pytest.raises(SystemExit) as ended:
+        module.main(["--help"])
+    assert ended.value.code == 0
+    assert f"usage: roost {verb}" in capsys.readouterr().out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """What `--help` loads stays small: no verb, no settings, no library."""
+    code = (
+        "import sys; from roost.cli import main; main.run(['--help']);"
+        "print(*[m for m in sys.modules if m.split('.')[0] in"
+        " ('msgspec', 'uvicorn', 'structlog', 'prometheus_client', 'argparse', 'asyncio')],"
+        " file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=20
+    )
+    assert done.stderr.strip() == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """The version is the package's."""
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"roost {roost.__version__}\n"
+
+
+def test_an_unknown_verb_is_a_mistake_of_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says where to look and exits with 2."""
+    assert main.run(["serv"]) == 2
+    assert "roost --help" in capsys.readouterr().err

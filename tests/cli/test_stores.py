@@ -1,0 +1,99 @@
+"""The verbs that only look into ROOST_HOME: models, pull, keys, token, config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from roost.cli import main
+from roost.store.database import Database
+from roost.store.home import Home
+from roost.store.keys import KeyStore
+from roost.store.tokens import TokenStore
+from tests.store.gguf_writer import tiny
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    """An empty ROOST_HOME as a flag's value."""
+    return str(tmp_path / "home")
+
+
+def said(capsys: Capture) -> object:
+    """Decode what was printed as JSON."""
+    return msgspec.json.decode(capsys.readouterr().out)
+
+
+def test_a_file_is_pulled_listed_shown_and_removed(
+    home: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """The whole life of a model on the command line."""
+    source = tmp_path / "Tïny-Q4_1.gguf"
+    source.write_bytes(tiny())
+    assert main.run(["pull", "--home", home, f"file:{source}", "--json"]) == 0
+    manifest = said(capsys)
+    assert isinstance(manifest, dict)
+    name = manifest["id"]
+    assert main.run(["models", "--home", home, "--json"]) == 0
+    assert [model["id"] for model in msgspec.convert(said(capsys), list[dict[str, object]])] == [
+        name
+    ]
+    assert main.run(["models", "show", name, "--home", home]) == 0
+    assert said(capsys) == manifest
+    assert main.run(["models", "rm", name, "--home", home]) == 0
+    capsys.readouterr()
+    assert main.run(["models", "show", name, "--home", home]) == 2
+    assert source.exists()
+
+
+@pytest.mark.parametrize("source", ["nonsense", "file:/does/not/exist.gguf", "hf:one/two", ""])
+def test_a_source_that_is_none_is_a_clear_mistake(home: str, source: str, capsys: Capture) -> None:
+    """Exit code 2 and one line, no traceback."""
+    assert main.run(["pull", "--home", home, source]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("roost pull: ")
+    assert "Traceback" not in shown
+
+
+def test_a_key_is_shown_once_and_revoked(home: str, capsys: Capture) -> None:
+    """The key works until it is revoked; lists never show it."""
+    assert main.run(["keys", "add", "me", "--home", home, "--json"]) == 0
+    made = said(capsys)
+    assert isinstance(made, dict)
+    store = KeyStore(Database.open(Home.open(Path(home))))
+    assert store.check(made["key"]) is not None
+    assert main.run(["keys", "list", "--home", home]) == 0
+    listed = capsys.readouterr().out
+    assert made["id"] in listed
+    assert made["key"] not in listed
+    assert main.run(["keys", "revoke", made["id"], "--home", home]) == 0
+    assert store.check(made["key"]) is None
+    assert main.run(["keys", "revoke", made["id"], "--home", home]) == 1
+    assert store.any_keys()
+    assert main.run(["keys", "forget", "--home", home]) == 0
+    assert not store.any_keys()
+
+
+def test_a_token_is_json_for_scripts(home: str, capsys: Capture) -> None:
+    """`roost token --json` prints the token under its name; it is valid without a gateway."""
+    assert main.run(["token", "--home", home, "--json"]) == 0
+    made = said(capsys)
+    assert isinstance(made, dict)
+    store = TokenStore(Database.open(Home.open(Path(home))))
+    assert store.check(made["token"]) is not None
+    assert main.run(["token", "--home", home, "--revoke", made["id"]]) == 0
+    assert store.check(made["token"]) is None
+
+
+def test_config_says_where_a_setting_comes_from(home: str, capsys: Capture) -> None:
+    """A flag is named as the source of its value; a wrong one is refused by name."""
+    assert main.run(["config", "show", "--home", home, "--queue-length", "7"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    line = next(line for line in lines if line.startswith("queue.length"))
+    assert line.split()[1:] == ["7", "requests", "--queue-length"]
+    assert main.run(["config", "check", "--home", home, "--queue-length", "-1"]) == 2
+    assert "--queue-length" in capsys.readouterr().err
