@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from roost.gateway.front.access import Gate
     from roost.gateway.front.exchange import Exchange
-    from roost.gateway.front.protocol import Handler
+    from roost.gateway.front.shared import Handler
     from roost.gateway.front.rendering import Headers
 
 
@@ -63,7 +63,7 @@ Endpoint: TypeAlias = "Callable[[Call], None]"
 
 
 class Routes:
-    """Serves exchanges without a task of their own; see `front.protocol.Direct`."""
+    """Serves exchanges without a task of their own; see `front.shared.Direct`."""
 
     def __init__(self, gate: Gate, places: Places) -> None:
         self._gate = gate

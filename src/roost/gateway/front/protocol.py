@@ -71,14 +71,16 @@ class FrontProtocol(HttpToolsProtocol):
     @property
     def local(self) -> str:
         """The server's address."""
-        address = get_local_addr(self.transport)
-        return address[0] if address else ""
+        if self.server is None:
+            self.server = get_local_addr(self.transport) or ("", None)
+        return self.server[0]
 
     @property
     def remote(self) -> str:
         """The client's address."""
-        address = get_remote_addr(self.transport)
-        return address[0] if address else ""
+        if self.client is None:
+            self.client = get_remote_addr(self.transport) or ("", 0)
+        return self.client[0]
 
     @property
     def busy(self) -> bool:

@@ -1,0 +1,1 @@
+"""SHELL: the stateless gateway: any OpenAI-compatible servers behind one address."""

@@ -1,0 +1,165 @@
+"""WIRING: the stateless gateway from its parts: listener, gate, pool, probes, routes of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from roost import __version__
+from roost.dialects.openai_errors import error_body
+from roost.errors import Failure
+from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
+from roost.gateway.front.access import Authorise, Gate, allowed, anyone
+from roost.gateway.front.asgi import Receive, Scope, Send
+from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.front.server import Front, open_front
+from roost.gateway.routes import Call, Places, Routes
+from roost.gateway.tasks import Tasks
+from roost.gateway.upstream.client import ClientLimits
+from roost.gateway.upstream.probe import keep_probing
+from roost.gateway.upstream.proxy import Proxy, RelayLimits, Server
+from roost.gateway.upstream.targets import Target
+from roost.observe import logs
+from roost.observe.metrics import CONTENT_TYPE, Metrics
+
+_JSON = [(b"content-type", b"application/json")]
+_ABOUT = msgspec.json.encode({"roost": __version__, "openai": "/v1", "health": "/health"})
+
+
+class UpstreamSettings(msgspec.Struct, frozen=True):
+    """Everything the stateless gateway is told. `probe_path` "" tries the usual ones."""
+
+    targets: tuple[Target, ...]
+    listener: Listener = Listener()
+    limits: FrontLimits = FrontLimits()
+    pool: PoolSettings = PoolSettings()
+    relay: RelayLimits = RelayLimits()
+    client: ClientLimits = ClientLimits()
+    allowed_hosts: tuple[str, ...] = ()
+    places: Places = Places()
+    probe_path: str = ""
+    tick_s: float = 0.25
+    report_s: float = 20.0
+
+
+class UpstreamGateway:
+    """One running stateless gateway; made by `open_upstream_gateway`, ended by `close`."""
+
+    def __init__(self, settings: UpstreamSettings, authorise: Authorise) -> None:
+        self._settings = settings
+        self._log = logs.get()
+        self.metrics = Metrics()
+        self.pool = UpstreamPool([t.name for t in settings.targets], settings.pool)
+        servers = [Server(target, settings.client) for target in settings.targets]
+        # Ties between equal servers: any source will do.
+        dice = random.Random()
+        self._proxy = Proxy(self.pool, servers, settings.relay, dice, self.metrics, self._log)
+        self._gate = Gate(allowed(settings.listener.host, settings.allowed_hosts), authorise)
+        self._tasks = Tasks()
+        self._draining = False
+        self.front: Front | None = None
+
+    async def open(self) -> Front:
+        """Bind, accept clients and begin to probe."""
+        settings = self._settings
+        self.front = await open_front(
+            _no_asgi,
+            settings.listener,
+            settings.limits,
+            direct=self._routes(),
+            error_body=error_body,
+        )
+        for server in self._proxy.servers.values():
+            probing = keep_probing(self._proxy, server, settings.probe_path, settings.pool.probe_s)
+            self._tasks.start(probing, f"probe {server.name}")
+        self._tasks.start(_every(settings.tick_s, self._proxy.on_tick), "tick")
+        self._tasks.start(_every(settings.report_s, self._report), "report")
+        limit = settings.pool.max_in_flight
+        self._log.info(
+            "listening", url=self.front.url, servers=len(settings.targets), max_in_flight=limit
+        )
+        return self.front
+
+    async def close(self, grace_s: float) -> None:
+        """Take nothing new, let what runs end within `grace_s`, then end everything."""
+        self._draining = True
+        if self.front is not None:
+            await self.front.close(grace_s)
+        await self._tasks.close()
+        self._proxy.close()
+
+    def _routes(self) -> Routes:
+        routes = Routes(self._gate, self._settings.places)
+        self._proxy.add_to(routes, self._tasks)
+        routes.add("GET", "/", lambda call: call.exchange.reply(200, _JSON, _ABOUT))
+        routes.add("GET", "/health", lambda call: call.exchange.reply(200, _JSON, _status("ok")))
+        routes.add("GET", "/ready", self._ready)
+        routes.add("GET", "/metrics", self._metrics)
+        return routes
+
+    def _ready(self, call: Call) -> None:
+        if self._draining:
+            call.exchange.fail(Failure("draining", "This instance is shutting down."))
+        elif self.pool.ready:
+            call.exchange.reply(200, _JSON, _status("ready"))
+        else:
+            call.exchange.fail(self.pool.unavailable())
+
+    def _metrics(self, call: Call) -> None:
+        view = self.pool.statistics()
+        self.metrics("roost_queued").set(view.queued)
+        for server in view.servers:
+            self.metrics("roost_in_flight", server.server).set(server.in_flight)
+            healthy = server.health == "healthy"
+            self.metrics("roost_upstream_healthy", server.server).set(healthy)
+        headers = [(b"content-type", CONTENT_TYPE.encode())]
+        call.exchange.reply(200, headers, self.metrics.render())
+
+    def _report(self) -> None:
+        view = self.pool.statistics()
+        for server in view.servers:
+            self._log.info("upstream_report", **msgspec.to_builtins(server))
+        self._log.info("upstream_report", rejected=view.rejected, unavailable=view.unavailable)
+
+
+def _status(word: str) -> bytes:
+    return msgspec.json.encode({"status": word})
+
+
+async def _every(seconds: float, action: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        action()
+
+
+async def _no_asgi(scope: Scope, _receive: Receive, send: Send) -> None:
+    """Refuse what is not for the routes: a WebSocket, since everything else is."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+
+
+async def open_upstream_gateway(
+    settings: UpstreamSettings, authorise: Authorise = anyone
+) -> UpstreamGateway:
+    """Start a gateway; `OSError` where the address is taken."""
+    gateway = UpstreamGateway(settings, authorise)
+    await gateway.open()
+    return gateway
+
+
+async def run_upstream_gateway(
+    settings: UpstreamSettings,
+    authorise: Authorise = anyone,
+    on_ready: Callable[[UpstreamGateway], None] = lambda _: None,
+) -> None:
+    """Run a gateway until this is cancelled or somebody calls its `close`."""
+    gateway = await open_upstream_gateway(settings, authorise)
+    try:
+        on_ready(gateway)
+        assert gateway.front is not None, "opened without a listener"
+        await gateway.front.wait_closed()
+    finally:
+        await gateway.close(0)

@@ -1,0 +1,188 @@
+"""SHELL: the pool's only caller: requests and probes go in, its effects are carried out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.fleet.upstream_pool import (
+    Granted,
+    HealthChanged,
+    Lease,
+    PoolEffect,
+    Refused,
+    UpstreamPool,
+)
+from roost.gateway.upstream.client import ClientLimits, ConnectionPool
+from roost.gateway.upstream.headers import request_prefix
+from roost.gateway.upstream.relay import Relay
+from roost.gateway.upstream.routes import ROUTES, ProxyRoute
+from roost.gateway.upstream.targets import Target
+
+if TYPE_CHECKING:
+    import random
+
+    from roost.gateway.routes import Call, Routes
+    from roost.gateway.tasks import Tasks
+    from roost.observe.logs import Log
+    from roost.observe.metrics import Metrics
+
+
+class RelayLimits(msgspec.Struct, frozen=True):
+    """How long a server may be silent: before the first byte of an answer, and after it.
+
+    `commit_after_s` is when a client that waits for a stream's first event gets its status.
+    """
+
+    first_byte_s: float = 600.0
+    idle_s: float = 120.0
+    commit_after_s: float = 8.0
+
+
+class Server:
+    """One server with its connections and what is sent to it every time."""
+
+    def __init__(self, target: Target, limits: ClientLimits) -> None:
+        self.name = target.name
+        self.label = target.name.encode()
+        self.base = target.base.encode()
+        self.prefix = request_prefix(target)
+        self.connections = ConnectionPool(target, limits)
+        self.suspected = asyncio.Event()
+
+
+class Proxy:
+    """Relays requests to servers."""
+
+    def __init__(
+        self,
+        pool: UpstreamPool,
+        servers: Iterable[Server],
+        limits: RelayLimits,
+        dice: random.Random,
+        metrics: Metrics,
+        log: Log,
+    ) -> None:
+        self.pool = pool
+        self.limits = limits
+        self.servers = {server.name: server for server in servers}
+        self._dice = dice
+        self._metrics = metrics
+        self._log = log
+        self._tasks: Tasks | None = None
+        self._relays: dict[int, Relay] = {}
+        self._last_ticket = 0
+        self._ttft = metrics("roost_ttft_seconds")
+        self.now = asyncio.get_running_loop().time
+
+    def add_to(self, routes: Routes, tasks: Tasks) -> None:
+        """Serve every address that is passed on."""
+        self._tasks = tasks
+        for route in ROUTES:
+            routes.add(route.method, route.pattern, partial(self._on_call, route))
+
+    def server(self, name: str) -> Server:
+        """Return the server of this name."""
+        return self.servers[name]
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run what has to wait."""
+        assert self._tasks is not None, "used before it had routes"
+        self._tasks.start(work, "upstream connection")
+
+    # What relays say.
+
+    def on_status(self, name: str, status: int) -> None:
+        """Judge a server by the status of an answer."""
+        self.perform(self.pool.on_answer(name, status, self.now()))
+
+    def on_failed(self, name: str) -> None:
+        """Take a server out of the pool until a probe succeeds."""
+        self.perform(self.pool.on_failed(name, self.now()))
+
+    def on_first_byte(self, waited_s: float) -> None:
+        """Measure the time to the first byte of an answer."""
+        self._ttft.observe(waited_s)
+
+    def retry(self, relay: Relay) -> bool:
+        """Send a request elsewhere, if somebody else can take it."""
+        if not relay.route.leased:
+            return self._glance(relay)
+        granted = self.pool.on_retry(relay.ticket, relay.tried, self.now(), self._dice)
+        if granted is None:
+            return False
+        self._metrics("roost_retries_total", "upstream_error").inc()
+        relay.on_granted(granted)
+        return True
+
+    def release(self, lease: Lease, *, served: bool) -> None:
+        """Give a place back; whoever waits gets it."""
+        self.perform(self.pool.on_released(lease, self.now(), self._dice, served=served))
+
+    def on_over(self, relay: Relay, outcome: str, dialect: str) -> None:
+        """Count a request that has ended."""
+        del self._relays[relay.ticket]
+        self.pool.on_left(relay.ticket)
+        self._metrics("roost_requests_total", outcome, dialect).inc()
+
+    # What the clock and the probes say.
+
+    def on_tick(self) -> None:
+        """Enforce deadlines."""
+        now = self.now()
+        for relay in list(self._relays.values()):
+            relay.on_tick(now)
+        self.perform(self.pool.on_tick(now))
+        for server in self.servers.values():
+            server.connections.sweep(now)
+
+    def on_probed(self, name: str, started: float, *, ok: bool) -> None:
+        """Judge a server by a probe."""
+        self.perform(self.pool.on_probed(name, started, self._dice, ok=ok))
+
+    def close(self) -> None:
+        """Close every connection to a server."""
+        for server in self.servers.values():
+            server.connections.close()
+
+    # Performing.
+
+    def perform(self, effects: Iterable[PoolEffect]) -> None:
+        """Carry out what the pool has decided."""
+        for effect in effects:
+            if isinstance(effect, Granted):
+                self._relays[effect.ticket].on_granted(effect)
+            elif isinstance(effect, Refused):
+                self._metrics("roost_shed_total", effect.failure.reason).inc()
+                self._relays[effect.ticket].on_refused(effect.failure)
+            elif isinstance(effect, HealthChanged):
+                self._on_health(effect)
+
+    def _on_health(self, change: HealthChanged) -> None:
+        server = self.servers[change.server]
+        url = server.connections.target.url
+        self._log.info("upstream_health", server=change.server, url=url, healthy=change.healthy)
+        if not change.healthy:
+            server.suspected.set()
+
+    def _on_call(self, route: ProxyRoute, call: Call) -> None:
+        self._last_ticket += 1
+        relay = Relay(self, route, call, self._last_ticket)
+        self._relays[relay.ticket] = relay
+        if route.leased:
+            self.perform([self.pool.on_request(relay.ticket, self.now(), self._dice)])
+        elif not self._glance(relay):
+            relay.on_refused(self.pool.unavailable())
+
+    def _glance(self, relay: Relay) -> bool:
+        if len(relay.tried) >= len(self.servers):
+            return False
+        name = self.pool.on_glance(self._dice)
+        if name is None:
+            return False
+        relay.go_to(self.servers[name])
+        return True

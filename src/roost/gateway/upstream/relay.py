@@ -1,0 +1,210 @@
+"""SHELL: one request through the gateway: placed by the pool, sent, answered, given back once.
+
+    placed → (connecting) → asked → answer … → over
+             any failure before the first byte of an answer → placed again, elsewhere
+
+Everything runs in callbacks of the two connections; only opening a connection needs a task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roost.errors import Failure
+from roost.fleet.upstream_pool import Granted, Lease
+from roost.gateway.front.rendering import Headers
+from roost.gateway.upstream.answers import CUT, Answer, BodyAnswer, EventsAnswer
+from roost.gateway.upstream.headers import is_events, reply_headers, request_head
+from roost.gateway.upstream.routes import ProxyRoute
+
+if TYPE_CHECKING:
+    from roost.gateway.routes import Call
+    from roost.gateway.upstream.client import UpstreamConnection
+    from roost.gateway.upstream.proxy import Proxy, Server
+
+UNREACHABLE = Failure("upstream_error", "No upstream server could be reached.", retry_after_s=2)
+SILENT = Failure("upstream_error", "The upstream server stopped answering.")
+
+
+class Relay:
+    """The life of one request. `over` exactly once."""
+
+    def __init__(self, proxy: Proxy, route: ProxyRoute, call: Call, ticket: int) -> None:
+        self.ticket = ticket
+        self.exchange = call.exchange
+        self._proxy = proxy
+        self.route = route
+        self._path = route.path(call.rest, call.exchange.query)
+        self._body = call.exchange.take_body()
+        self._lease: Lease | None = None
+        self._server: Server | None = None
+        self._connection: UpstreamConnection | None = None
+        self._answer: Answer | None = None
+        self.tried: frozenset[str] = frozenset()
+        self._fresh_only = False
+        self._first_byte = False
+        self._status = 0
+        self._arrived_s = proxy.now()
+        self._answered_s = 0.0
+        self.over = False
+        call.exchange.watcher = self
+
+    # Being placed.
+
+    def on_granted(self, granted: Granted) -> None:
+        """Go to the server that was chosen."""
+        self._lease = granted.lease
+        self.go_to(self._proxy.server(granted.lease.server))
+
+    def on_refused(self, failure: Failure) -> None:
+        """Tell the client that there is no place."""
+        self._end(failure.reason)
+        self.exchange.fail(failure)
+
+    def go_to(self, server: Server) -> None:
+        """Ask this server, on a kept connection if there is one."""
+        self._server = server
+        connection = None if self._fresh_only else server.connections.take()
+        if connection is not None:
+            self._ask(connection)
+        else:
+            self._proxy.start(self._connect(server))
+
+    async def _connect(self, server: Server) -> None:
+        try:
+            connection = await server.connections.open()
+        except OSError:
+            if not self.over:
+                self._on_attempt_failed(UNREACHABLE)
+            return
+        if self.over:
+            connection.abort()
+        else:
+            self._ask(connection)
+
+    def _ask(self, connection: UpstreamConnection) -> None:
+        assert self._server is not None, "asked before it was placed"
+        method = self.route.method
+        head = request_head(
+            method,
+            self._server.base + self._path,
+            self._server.prefix,
+            self.exchange.fields,
+            self.exchange.request_id,
+            len(self._body) if method == "POST" else None,
+        )
+        self._connection = connection
+        connection.ask(head + self._body, self)
+
+    # What the server says.
+
+    def on_answer(self, status: int, headers: Headers) -> None:
+        """Prepare the reply."""
+        assert self._server is not None, "answered before it was asked"
+        self._status = status
+        self._answered_s = self._proxy.now()
+        self._proxy.on_status(self._server.name, status)
+        events = status == 200 and is_events(headers)
+        rebuilt = reply_headers(headers, self._server.label, events=events)
+        if events:
+            self._answer = EventsAnswer(self.exchange, rebuilt, self.route.dialect)
+            return
+        length = next((int(v) for n, v in headers if n == b"content-length"), -1)
+        self._answer = BodyAnswer(self.exchange, status, rebuilt, length)
+
+    def on_piece(self, data: bytes, *, last: bool, framed: bool) -> None:
+        """Pass a piece of the answer on; the last one ends the request."""
+        answer = self._answer
+        assert answer is not None, "a body came without a head"
+        if not self._first_byte:
+            self._first_byte = True
+            self._proxy.on_first_byte(self._proxy.now() - self._arrived_s)
+        if last:
+            self._connection = None
+            whole = answer.finish(data, framed=framed)
+            self._end(self._outcome() if whole else "upstream_error", served=whole)
+            return
+        answer.push(data)
+        if self.exchange.blocked and self._connection is not None:
+            self._connection.pause()
+
+    def on_lost(self, *, any_byte: bool, reused: bool) -> None:
+        """Try again if nothing of an answer had come; otherwise say that it is cut."""
+        self._connection = None
+        if reused and not any_byte and not self._fresh_only and self._server is not None:
+            # The server closed a kept connection while we were writing to it. That is nobody's
+            # failure: the same server is asked again on a new connection.
+            self._fresh_only = True
+            self.go_to(self._server)
+            return
+        self._on_attempt_failed(CUT, any_byte=any_byte)
+
+    def _on_attempt_failed(self, failure: Failure, *, any_byte: bool = False) -> None:
+        server, lease = self._server, self._lease
+        assert server is not None, "failed before it was placed"
+        self._lease = None
+        self._proxy.on_failed(server.name)
+        self.tried |= {server.name}
+        if lease is not None:
+            self._proxy.release(lease, served=False)
+        self._fresh_only = False
+        if any_byte or not self._proxy.retry(self):
+            self._fail(failure)
+
+    def _fail(self, failure: Failure) -> None:
+        self._end("ok" if self._answer is not None and self._answer.whole else failure.reason)
+        if self._answer is not None:
+            self._answer.cut(failure)
+        else:
+            self.exchange.fail(failure)
+
+    # What the client says.
+
+    def on_gone(self) -> None:
+        """Stop the server's work at once."""
+        whole = self._answer is not None and self._answer.whole
+        self._drop_connection()
+        # Some clients hang up on the event that ends the answer, before the connection's own end.
+        self._end("ok" if whole else "cancelled", served=whole)
+
+    def on_blocked(self) -> None:
+        """Read no more from the server until the client has caught up."""
+        if self._connection is not None:
+            self._connection.pause()
+
+    def on_writable(self) -> None:
+        """Read on."""
+        if self._connection is not None:
+            self._connection.resume()
+
+    # Time.
+
+    def on_tick(self, now: float) -> None:
+        """Enforce progress, and show the client a status before its patience ends."""
+        connection, limits = self._connection, self._proxy.limits
+        if connection is None or self.exchange.blocked:
+            return
+        if self._answer is not None and now - self._answered_s > limits.commit_after_s:
+            self._answer.commit()
+            self.exchange.flush()
+        patience_s = limits.idle_s if self._first_byte else limits.first_byte_s
+        if now - connection.touched_s > patience_s:
+            self._drop_connection()
+            # A server that went silent has probably done the work once: it is not done twice.
+            self._on_attempt_failed(SILENT, any_byte=True)
+
+    def _outcome(self) -> str:
+        return "ok" if self._status < 400 else "refused" if self._status < 500 else "upstream_error"
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+
+    def _end(self, outcome: str, *, served: bool = False) -> None:
+        assert not self.over, "a request ends once"
+        self.over = True
+        lease, self._lease = self._lease, None
+        self._proxy.on_over(self, outcome, self.route.dialect)
+        if lease is not None:
+            self._proxy.release(lease, served=served)

@@ -1,0 +1,70 @@
+"""VALUE: the servers behind the gateway, from what the operator typed."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_PORTS = {"http": 80, "https": 443}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_HOST = re.compile(r"[A-Za-z0-9._-]+\Z|\[[0-9A-Fa-f:.]+\]\Z")
+_BASE = re.compile(r"[A-Za-z0-9._~/-]*\Z")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One server. `base` is a path prefix without trailing slash; `key` is sent to it only.
+
+    `name` is what clients, logs and metrics see; it says nothing about where the server is.
+    """
+
+    name: str
+    host: str
+    port: int
+    tls: bool = False
+    base: str = ""
+    key: str | None = None
+
+    @property
+    def authority(self) -> str:
+        """The Host header: the port only where it is not the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = _PORTS["https" if self.tls else "http"]
+        return host if self.port == usual else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The address, for logs."""
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.base}"
+
+
+def parse_target(text: str, number: int, key: str | None = None) -> Target:
+    """Parse `URL` or `NAME=URL`; without a name it is `upstream-<number>`.
+
+    A trailing `/v1` is taken off, because clients are often configured with it. `ValueError` for
+    what is not plain `http(s)://host[:port][/path]`: no user part, no query, no other scheme.
+    """
+    name, found, url = text.partition("=")
+    if not found or "/" in name:
+        name, url = f"upstream-{number}", text
+    scheme, found, rest = url.partition("://")
+    if scheme not in _PORTS or not found:
+        raise ValueError("an upstream is http://HOST[:PORT] or https://HOST[:PORT]")
+    authority, slash, path = rest.partition("/")
+    host, port = _host_and_port(authority, _PORTS[scheme])
+    base = f"{slash}{path}".rstrip("/")
+    if not _NAME.match(name) or not _BASE.match(base):
+        raise ValueError("an upstream has a plain name and a plain path")
+    return Target(name, host, port, scheme == "https", base.removesuffix("/v1"), key)
+
+
+def _host_and_port(authority: str, usual: int) -> tuple[str, int]:
+    host, port = authority, ""
+    if not authority.endswith("]"):
+        host, _, port = authority.rpartition(":") if ":" in authority else (authority, "", "")
+    if not _HOST.match(host) or (port and not (port.isascii() and port.isdigit())):
+        raise ValueError("an upstream needs a plain host and a numeric port")
+    number = int(port) if port else usual
+    if not 0 < number < 65_536:
+        raise ValueError("a port is 1 to 65535")
+    return host.strip("[]"), number
