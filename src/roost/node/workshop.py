@@ -154,14 +154,15 @@ class Workshop:
         """The backend's stream produced this."""
         if stream.phase not in ("running", "leaving"):
             return
-        floor = self.floor(stream.runtime)
-        if floor is not None:
-            floor.on_event(stream, now)
         if isinstance(event, Failed) and not stream.has_spoken:
             self._desk.say_end(stream, event.failure)
         else:
             self._desk.flow(stream, stream.on_event(event))
-        if floor is not None and isinstance(event, Failed) and _is_death(event.failure):
+        floor = self.floor(stream.runtime)
+        if floor is None:
+            return
+        floor.on_event(stream, now)
+        if isinstance(event, Failed) and _is_death(event.failure):
             self._retire(floor, now)
             self._unload(floor.runtime)
 

@@ -1,0 +1,160 @@
+"""Residency: one load for all who want it, honest failures, growing back-off, life after death."""
+
+from __future__ import annotations
+
+import pytest
+
+from roost.core.ids import ModelId, RuntimeId
+from roost.errors import Failure
+from roost.node.residency import (
+    BackoffSettings,
+    Ready,
+    Residence,
+    Residency,
+    Unavailable,
+    Wait,
+)
+from tests.node.kit import MODEL, OTHER, key
+
+FIRST, SECOND = RuntimeId("m#1"), RuntimeId("m#2")
+BROKEN = Failure("load_failed", "not enough memory")
+
+
+def _residency() -> Residency:
+    return Residency(BackoffSettings(first_s=1.0, max_s=30.0))
+
+
+def test_many_wants_make_one_load() -> None:
+    """The first want starts a runtime, the others wait for it, and all are told in order."""
+    lanes = _residency()
+    assert lanes.want(MODEL, key(1), 0.0) == Wait(FIRST)
+    assert lanes.want(MODEL, key(2), 1.0) == Wait(None)
+    assert lanes.want(MODEL, key(3), 1.0) == Wait(None)
+    assert lanes.waiting(MODEL) == (key(1), key(2), key(3))
+    assert lanes.is_loading(FIRST)
+    assert lanes.on_loaded(FIRST, 4.0) == (key(1), key(2), key(3))
+    assert lanes.want(MODEL, key(4), 5.0) == Ready(FIRST)
+    assert lanes.residences() == (Residence(MODEL, "ready", FIRST, 4.0, None, 0),)
+
+
+def test_models_do_not_wait_for_each_other() -> None:
+    """Each model has its own lane, and many are resident at once."""
+    lanes = _residency()
+    assert lanes.want(MODEL, None, 0.0) == Wait(FIRST)
+    assert lanes.want(OTHER, None, 0.0) == Wait(RuntimeId("other#2"))
+    assert lanes.on_loaded(RuntimeId("other#2"), 1.0) == ()
+    assert lanes.want(OTHER, None, 2.0) == Ready(RuntimeId("other#2"))
+    assert lanes.runtime_of(MODEL) == FIRST
+    assert lanes.runtime_of(ModelId("unheard of")) is None
+
+
+def test_who_leaves_is_not_told() -> None:
+    """A waiter that is gone is not answered; the load goes on for the next to come."""
+    lanes = _residency()
+    lanes.want(MODEL, key(1), 0.0)
+    lanes.want(MODEL, key(2), 0.0)
+    lanes.leave(MODEL, key(1))
+    lanes.leave(MODEL, key(1))
+    assert lanes.on_loaded(FIRST, 1.0) == (key(2),)
+
+
+def test_a_failed_load_answers_all_and_waits_before_the_next() -> None:
+    """Everybody who waited is told; within the back-off the answer is at once, with a time."""
+    lanes = _residency()
+    lanes.want(MODEL, key(1), 0.0)
+    lanes.want(MODEL, key(2), 0.0)
+    assert lanes.on_load_failed(FIRST, BROKEN, 10.0) == (key(1), key(2))
+    assert not lanes.is_usable(MODEL)
+    said = Failure(
+        "load_failed", "the model could not be loaded: not enough memory", retry_after_s=1
+    )
+    assert lanes.why_not(MODEL, 10.0) == said
+    assert lanes.want(MODEL, key(3), 10.5) == Unavailable(said)
+    assert lanes.waiting(MODEL) == ()
+    assert lanes.want(MODEL, key(4), 11.0) == Wait(SECOND)
+
+
+def test_the_back_off_doubles_up_to_its_limit_and_ends_with_success() -> None:
+    """1, 2, 4, 8, 16, 30, 30 … seconds, and from the start again once a load has worked."""
+    lanes = _residency()
+    now, waits = 0.0, []
+    for _ in range(80):
+        want = lanes.want(MODEL, None, now)
+        assert isinstance(want, Wait)
+        assert want.start is not None
+        lanes.on_load_failed(want.start, BROKEN, now)
+        retry_after_s = lanes.why_not(MODEL, now).retry_after_s
+        assert retry_after_s is not None
+        waits.append(retry_after_s)
+        assert isinstance(lanes.want(MODEL, None, now + retry_after_s - 0.01), Unavailable)
+        now += retry_after_s
+    assert waits[:7] == [1, 2, 4, 8, 16, 30, 30]
+    assert set(waits[7:]) == {30}
+    last = lanes.want(MODEL, None, now)
+    assert isinstance(last, Wait)
+    assert last.start is not None
+    lanes.on_loaded(last.start, now)
+    assert lanes.is_usable(MODEL)
+    assert lanes.residences()[0].failure is None
+
+
+def test_a_dead_runtime_is_loaded_again_by_the_next_want() -> None:
+    """Death leaves the lane absent and starts nothing; the next want does, at once."""
+    lanes = _residency()
+    lanes.want(MODEL, None, 0.0)
+    lanes.on_loaded(FIRST, 1.0)
+    assert lanes.on_gone(FIRST, 2.0) is None
+    assert lanes.residences()[0].state == "absent"
+    assert lanes.is_usable(MODEL)
+    assert lanes.model_of(FIRST) is None
+    assert lanes.want(MODEL, key(1), 2.0) == Wait(SECOND)
+
+
+def test_who_comes_while_a_runtime_stops_gets_the_next_one() -> None:
+    """A stopping runtime takes no work; its successor starts when it is gone, if it is wanted."""
+    lanes = _residency()
+    lanes.want(MODEL, None, 0.0)
+    lanes.on_loaded(FIRST, 1.0)
+    assert lanes.retire(FIRST)
+    assert not lanes.retire(FIRST)
+    assert not lanes.retire(RuntimeId("unheard of"))
+    assert lanes.want(MODEL, key(1), 2.0) == Wait(None)
+    assert lanes.on_gone(FIRST, 3.0) == SECOND
+    assert lanes.on_loaded(SECOND, 4.0) == (key(1),)
+
+
+def test_reports_that_come_too_late_change_nothing() -> None:
+    """A load that ends after it was called off, and runtimes nobody knows, are ignored."""
+    lanes = _residency()
+    lanes.want(MODEL, None, 0.0)
+    lanes.retire(FIRST)
+    assert lanes.on_loaded(FIRST, 1.0) == ()
+    assert lanes.on_load_failed(FIRST, BROKEN, 1.0) == ()
+    assert lanes.residences()[0].state == "stopping"
+    assert lanes.on_gone(FIRST, 2.0) is None
+    assert lanes.on_gone(FIRST, 2.0) is None
+    assert lanes.on_loaded(FIRST, 2.0) == ()
+    assert not lanes.is_loading(FIRST)
+
+
+def test_a_runtime_that_dies_while_loading_is_a_failed_load() -> None:
+    """Whoever treats it as a death would restart it without end, so that is asserted."""
+    lanes = _residency()
+    lanes.want(MODEL, key(1), 0.0)
+    with pytest.raises(AssertionError):
+        lanes.on_gone(FIRST, 1.0)
+
+
+def test_a_removed_model_is_forgotten_once_it_has_no_runtime() -> None:
+    """A lane outlives its model only as long as a runtime is alive in it."""
+    lanes = _residency()
+    lanes.want(MODEL, None, 0.0)
+    lanes.drop(MODEL)
+    assert len(lanes.residences()) == 1
+    lanes.on_load_failed(FIRST, BROKEN, 1.0)
+    lanes.drop(MODEL)
+    assert lanes.residences() == ()
+    lanes.drop(MODEL)
+    assert lanes.waiting(MODEL) == ()
+    assert lanes.is_usable(MODEL)
+    assert lanes.want(MODEL, None, 1.0) == Wait(SECOND)
