@@ -1,0 +1,197 @@
+"""SHELL: the node's one writer: it alone calls the agent, and performs what the agent returns.
+
+Links, runtimes and streams live in tasks of their own and speak to the agent through a bounded
+inbox; when that is full they wait, and behind them their backends and connections. Nothing that
+`run` has started is left when it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from roost.core.ids import ModelId
+from roost.core.snapshots import ModelOffer
+from roost.errors import Failure
+from roost.node.agent import DRAINING, Agent, AgentStatistics
+from roost.node.effects import Effect
+from roost.node.perform import Hands, Launch, Report, perform
+from roost.node.telemetry import measure
+from roost.observe.logs import Log
+from roost.wire.heartbeat import LinkSettings
+from roost.wire.link import NodeEnd
+from roost.wire.link_tables import Close
+from roost.wire.memory import NodeConnection
+from roost.wire.messages import Cancel, Credit, FromGateway, Goodbye, Hello, Open, Welcome
+from roost.wire.pump import Pump, PumpSettings
+
+
+class LoopSettings(msgspec.Struct, frozen=True):
+    """Limits of a node's loop.
+
+    `inbox_max` reports wait for the agent, `tick_s` is the most that a tick is late while reports
+    keep coming, `stop_grace_s` is what a runtime gets between asking and killing, `telemetry_s`
+    passes between two measurements of the machine.
+    """
+
+    inbox_max: int = 1024
+    tick_s: float = 0.05
+    stop_grace_s: float = 10.0
+    telemetry_s: float = 5.0
+    link: LinkSettings = LinkSettings()
+    pump: PumpSettings = PumpSettings()
+
+
+class NodeLoop:
+    """Runs one agent; `run` is its life, everything else may be called while it runs."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        launch: Launch,
+        hello: Hello,
+        settings: LoopSettings,
+        clock: Callable[[], float],
+        log: Log,
+    ) -> None:
+        self._agent = agent
+        self._hello = hello
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._inbox: asyncio.Queue[Report] = asyncio.Queue(settings.inbox_max)
+        self._hands = Hands(agent, launch, self.tell, log)
+        self._hands.stop_grace_s = settings.stop_grace_s
+        self._last_link = 0
+        self._ticked_at = clock()
+        self._is_ending = False
+        self._idle = asyncio.Event()
+        self._links_gone = asyncio.Event()
+        self._links_gone.set()
+
+    async def run(self) -> None:
+        """Serve until `stop` has done its work; a cancel stops everything at once."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._hands.group = group
+                measuring = group.create_task(self._measure())
+                await self._write()
+                measuring.cancel()
+        finally:
+            self._is_ending = True
+            for runtime in list(self._hands.runtimes.values()):
+                await runtime.stop(self._settings.stop_grace_s)
+
+    async def tell(self, report: Report) -> None:
+        """Give the agent a report, waiting for room in the inbox."""
+        await self._inbox.put(report)
+
+    async def preload(self, model: ModelId) -> None:
+        """Load a model in the background."""
+        await self.tell(partial(self._agent.on_preload, model))
+
+    async def set_models(self, offers: Iterable[ModelOffer]) -> None:
+        """These models are installed now."""
+        await self.tell(partial(self._agent.on_models, tuple(offers)))
+
+    async def stop(self, grace_s: float) -> bool:
+        """Drain for `grace_s`, then end what is left, say goodbye to every gateway and end `run`.
+
+        Returns whether everything had ended by itself.
+        """
+        await self.tell(self._agent.on_drain)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), grace_s)
+        drained = self._idle.is_set()
+        await self.tell(self._shut_down)
+        await self._links_gone.wait()
+        return drained
+
+    async def serve_link(self, connection: NodeConnection) -> Close:
+        """Be a node on this connection until it ends, and say why it did."""
+        if self._is_ending:
+            await connection.close()
+            return Close(DRAINING, again=False)
+        self._last_link += 1
+        link = self._last_link
+        end = NodeEnd(self._hello, self._settings.link, self._clock())
+        deliver = partial(self._deliver, link)
+        pump = Pump(end, connection, deliver, self._settings.pump, self._clock)
+        pump.start_with(end.start())
+        self._hands.links[link] = pump
+        self._links_gone.clear()
+        try:
+            return await pump.run()
+        finally:
+            del self._hands.links[link]
+            if not self._hands.links:
+                self._links_gone.set()
+            if not self._is_ending:
+                await self.tell(partial(self._agent.on_link_down, link))
+
+    def statistics(self) -> AgentStatistics:
+        """The agent at a glance."""
+        return self._agent.statistics()
+
+    async def _deliver(self, link: int, message: FromGateway) -> None:
+        match message:
+            case Welcome():
+                self._log.info("link_up", gateway=message.gateway)
+                await self.tell(partial(self._agent.on_link_up, link))
+            case Open() | Credit() | Cancel():
+                await self.tell(partial(self._agent.on_message, link, message))
+            case _:
+                raise AssertionError(f"the link machine delivered {type(message).__name__}")
+
+    async def _write(self) -> None:
+        while not self._is_done():
+            report = await self._next()
+            now = self._clock()
+            if report is not None:
+                self._perform(report(now))
+            while self._hands.asides:
+                self._perform(self._hands.asides.popleft()(now))
+            if report is None or now - self._ticked_at >= self._settings.tick_s:
+                self._ticked_at = now
+                self._perform(self._agent.on_tick(now))
+
+    async def _next(self) -> Report | None:
+        """The next report, or None when it is time for a tick."""
+        if not self._inbox.empty():
+            return self._inbox.get_nowait()
+        due = self._agent.next_tick()
+        wait_s = None if due is None else max(0.0, due - self._clock())
+        try:
+            return await asyncio.wait_for(self._inbox.get(), wait_s)
+        except TimeoutError:
+            return None
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            perform(self._hands, effect)
+
+    def _is_done(self) -> bool:
+        """Whether everything has ended; notices on the way that nothing runs any more."""
+        statistics = self._agent.statistics()
+        if statistics.draining and statistics.live == 0:
+            self._idle.set()
+        return self._is_ending and statistics.live == 0 and statistics.runtimes == 0
+
+    def _shut_down(self, now: float) -> list[Effect]:
+        """After the agent's last words every link gets a goodbye, and no new one is served."""
+        self._is_ending = True
+        effects = self._agent.on_shutdown(now)
+        self._perform(effects)
+        for pump in self._hands.links.values():
+            pump.post(Goodbye(DRAINING, again=False))
+        return []
+
+    async def _measure(self) -> None:
+        while True:
+            rss_bytes, load_1m = await measure(list(self._hands.runtimes.values()))
+            await self.tell(partial(self._agent.on_telemetry, rss_bytes, load_1m))
+            await asyncio.sleep(self._settings.telemetry_s)

@@ -1,0 +1,276 @@
+"""SHELL: one function per effect of `node.effects`: what the agent asks for is done here.
+
+Performing never waits: it starts a task, calls off one, or queues a message. What comes of it is
+told to the agent later, through the loop's inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Protocol, TypeAlias
+
+from roost.backends.base import Prepared, Runtime
+from roost.core.events import StreamEvent
+from roost.core.ids import ModelId, RuntimeId
+from roost.errors import Failure, RoostError
+from roost.node.agent import Agent
+from roost.node.effects import Effect, Load, Pause, Prepare, Run, Send, Stop, StreamKey, Unload
+from roost.node.jobs import Job
+from roost.observe.logs import Log
+from roost.wire.messages import FromGateway, FromNode
+from roost.wire.pump import Pump
+
+Report: TypeAlias = Callable[[float], list[Effect]]
+"""An input of the agent that lacks only `now`."""
+
+GONE = Failure("runtime_died", "the runtime has ended")
+DEFECT = Failure("internal", "a defect in the node ended the request")
+
+
+class Launch(Protocol):
+    """How a runtime of a model is started."""
+
+    async def __call__(
+        self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
+    ) -> Runtime:
+        """Start it, telling 0..1 while it loads; raises `RoostError("load_failed")`."""
+        ...
+
+
+class Hands:
+    """Everything the node's shell holds: runtimes, work under way, links.
+
+    `tell` gives the agent a report and waits for room; `asides` are reports that come of performing
+    itself, which cannot wait.
+    """
+
+    def __init__(
+        self, agent: Agent, launch: Launch, tell: Callable[[Report], Awaitable[None]], log: Log
+    ) -> None:
+        self.agent = agent
+        self.launch = launch
+        self.tell = tell
+        self.log = log
+        self.stop_grace_s = 0.0
+        self.group: asyncio.TaskGroup | None = None
+        self.asides: deque[Report] = deque()
+        self.runtimes: dict[RuntimeId, Runtime] = {}
+        self.loads: dict[RuntimeId, Job] = {}
+        self.jobs: dict[StreamKey, Job] = {}
+        self.links: dict[int, Pump[FromNode, FromGateway]] = {}
+
+    @property
+    def tasks(self) -> asyncio.TaskGroup:
+        """Where tasks live; there are none outside of `NodeLoop.run`."""
+        assert self.group is not None
+        return self.group
+
+
+def perform(hands: Hands, effect: Effect) -> None:
+    """Do what one effect says."""
+    match effect:
+        case Load():
+            load(hands, effect)
+        case Unload():
+            unload(hands, effect)
+        case Prepare():
+            prepare(hands, effect)
+        case Run():
+            run(hands, effect)
+        case Stop():
+            stop(hands, effect)
+        case Pause():
+            pause(hands, effect)
+        case Send():
+            send(hands, effect)
+
+
+def load(hands: Hands, effect: Load) -> None:
+    """Start a runtime."""
+    hands.log.info("runtime_loading", model=effect.model, runtime=effect.runtime)
+    job = hands.loads[effect.runtime] = Job()
+    job.start(hands.tasks, partial(_load, hands, effect))
+
+
+def unload(hands: Hands, effect: Unload) -> None:
+    """Stop a runtime, or call its start off."""
+    starting = hands.loads.get(effect.runtime)
+    runtime = hands.runtimes.get(effect.runtime)
+    if starting is not None:
+        starting.stop()
+    elif runtime is not None:
+        hands.tasks.create_task(_unload(hands, effect.runtime, runtime))
+
+
+def prepare(hands: Hands, effect: Prepare) -> None:
+    """Render and tokenise."""
+    job = hands.jobs[effect.key] = Job()
+    job.start(hands.tasks, partial(_prepare, hands, effect))
+
+
+def run(hands: Hands, effect: Run) -> None:
+    """Open the backend's stream and read it."""
+    job = hands.jobs[effect.key] = Job()
+    job.start(hands.tasks, partial(_run, hands, effect))
+
+
+def stop(hands: Hands, effect: Stop) -> None:
+    """Leave a stream's work; where it has just ended by itself, say so."""
+    job = hands.jobs.get(effect.key)
+    if job is None:
+        hands.asides.append(partial(hands.agent.on_closed, effect.key, None))
+    else:
+        job.stop()
+
+
+def pause(hands: Hands, effect: Pause) -> None:
+    """Read a backend's stream no further, or go on."""
+    job = hands.jobs.get(effect.key)
+    if job is None:
+        return
+    if effect.paused:
+        job.go.clear()
+    else:
+        job.go.set()
+
+
+def send(hands: Hands, effect: Send) -> None:
+    """Queue a message; the agent may not have heard yet that the link is gone."""
+    pump = hands.links.get(effect.link)
+    if pump is not None:
+        pump.post(effect.message)
+
+
+async def _load(hands: Hands, effect: Load, job: Job) -> None:
+    model, name = effect.model, effect.runtime
+    started: list[Runtime] = []
+    failure: Failure | None = None
+
+    async def start() -> None:
+        progress = partial(_on_progress, hands, name)
+        started.append(await hands.launch(model, name, progress))
+
+    try:
+        if not job.stopped:
+            await job.stoppable(start())
+    except RoostError as error:
+        failure = error.failure
+    except Exception as error:  # noqa: BLE001 - a defect in one backend is not the node's end
+        hands.log.error("internal_error", where="load", kind=type(error).__name__)
+        failure = DEFECT
+    del hands.loads[name]
+    if started:
+        await _on_started(hands, name, started[0], job)
+    elif job.stopped:
+        await hands.tell(partial(hands.agent.on_runtime_gone, name))
+    else:
+        assert failure is not None
+        hands.log.warning("runtime_failed", model=model, runtime=name, reason=failure.reason)
+        await hands.tell(partial(hands.agent.on_load_failed, name, failure))
+
+
+async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job) -> None:
+    hands.runtimes[name] = runtime
+    if job.stopped:
+        await _unload(hands, name, runtime)
+        return
+    hands.log.info("runtime_ready", runtime=name, backend=runtime.key.backend)
+    hands.tasks.create_task(_watch(hands, name, runtime))
+    await hands.tell(partial(hands.agent.on_loaded, name))
+
+
+def _on_progress(hands: Hands, name: RuntimeId, progress: float) -> None:
+    """Backends call this from the loop's thread while they load; only the newest matters."""
+    hands.asides.append(partial(hands.agent.on_load_progress, name, progress))
+
+
+async def _watch(hands: Hands, name: RuntimeId, runtime: Runtime) -> None:
+    await runtime.died.wait()
+    await _on_gone(hands, name)
+
+
+async def _unload(hands: Hands, name: RuntimeId, runtime: Runtime) -> None:
+    try:
+        await runtime.stop(hands.stop_grace_s)
+    except RoostError as error:
+        hands.log.error("internal_error", where="unload", kind=error.failure.reason)
+    await _on_gone(hands, name)
+
+
+async def _on_gone(hands: Hands, name: RuntimeId) -> None:
+    """Whoever notices first, the watch or the stop, tells the agent, and only once."""
+    if hands.runtimes.pop(name, None) is not None:
+        hands.log.info("runtime_gone", runtime=name)
+        await hands.tell(partial(hands.agent.on_runtime_gone, name))
+
+
+async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
+    done: list[Prepared] = []
+    failure: Failure | None = None
+
+    async def work() -> None:
+        done.append(await _runtime(hands, effect.runtime).prepare(effect.request))
+
+    try:
+        if not job.stopped:
+            await job.stoppable(work())
+    except RoostError as error:
+        failure = error.failure
+    except Exception as error:  # noqa: BLE001 - a defect in one backend is not the node's end
+        hands.log.error("internal_error", where="prepare", kind=type(error).__name__)
+        failure = DEFECT
+    del hands.jobs[effect.key]
+    agent, key = hands.agent, effect.key
+    if job.stopped:
+        await hands.tell(partial(agent.on_closed, key, None))
+    elif failure is not None:
+        await hands.tell(partial(agent.on_prepare_failed, key, failure))
+    else:
+        await hands.tell(partial(agent.on_prepared, key, done[0]))
+
+
+async def _run(hands: Hands, effect: Run, job: Job) -> None:
+    failure: Failure | None = None
+    try:
+        if not job.stopped:
+            await _stream(hands, effect, job)
+    except RoostError as error:
+        failure = error.failure
+    except Exception as error:  # noqa: BLE001 - a defect in one backend is not the node's end
+        hands.log.error("internal_error", where="stream", kind=type(error).__name__)
+        failure = DEFECT
+    del hands.jobs[effect.key]
+    await hands.tell(partial(hands.agent.on_closed, effect.key, failure))
+
+
+async def _stream(hands: Hands, effect: Run, job: Job) -> None:
+    """Enter the backend's block, read, leave. Entering and reading can be stopped, leaving not."""
+    block = _runtime(hands, effect.runtime).open(effect.prepared, effect.use)
+    entered: list[AsyncIterator[StreamEvent]] = []
+    async with AsyncExitStack() as stack:
+
+        async def enter() -> None:
+            entered.append(await stack.enter_async_context(block))
+
+        await job.stoppable(enter())
+        if not job.stopped:
+            await job.stoppable(_read(hands, effect.key, job, entered[0]))
+
+
+async def _read(
+    hands: Hands, key: StreamKey, job: Job, events: AsyncIterator[StreamEvent]
+) -> None:
+    async for event in events:
+        await hands.tell(partial(hands.agent.on_event, key, event))
+        await job.go.wait()
+
+
+def _runtime(hands: Hands, name: RuntimeId) -> Runtime:
+    runtime = hands.runtimes.get(name)
+    if runtime is None:
+        raise RoostError(GONE)
+    return runtime

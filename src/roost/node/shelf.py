@@ -1,0 +1,91 @@
+"""SHELL: the models of a node and how each is started: manifests in, runtimes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.backends.base import Backend, Runtime, StartSettings
+from roost.core.model import RuntimeKey, RuntimeOptions
+from roost.core.snapshots import ModelOffer
+
+if TYPE_CHECKING:
+    from roost.core.ids import ModelId, RuntimeId
+    from roost.core.model import Manifest
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class ShelfSettings(msgspec.Struct, frozen=True):
+    """How runtimes are started.
+
+    `options.ctx` 0 means the model's own context, which is also the most there is.
+    `folder` is a private directory under which every runtime gets one of its own.
+    """
+
+    options: RuntimeOptions
+    folder: str
+    log_folder: str
+    start: StartSettings
+    stop_grace_s: float = 10.0
+
+
+class Shelf:
+    """What is installed here; starts what the agent asks for."""
+
+    def __init__(
+        self,
+        models: Iterable[Manifest],
+        backend_of: Callable[[Manifest], Backend],
+        settings: ShelfSettings,
+    ) -> None:
+        self._models = {model.id: model for model in models}
+        self._backend_of = backend_of
+        self._settings = settings
+
+    @property
+    def stop_grace_s(self) -> float:
+        """How long a runtime may take to end politely."""
+        return self._settings.stop_grace_s
+
+    def offers(self) -> list[ModelOffer]:
+        """What this node could serve."""
+        return [
+            ModelOffer(
+                model=model.id,
+                slots=self._settings.options.slots,
+                ctx=self._ctx(model),
+                created_unix_s=model.created_unix_s,
+                size_bytes=model.size_bytes,
+                has_chat=model.chat_template is not None,
+            )
+            for model in self._models.values()
+        ]
+
+    async def start(
+        self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
+    ) -> Runtime:
+        """Start a runtime; raises what the backend raises."""
+        manifest = self._models[model]
+        backend = self._backend_of(manifest)
+        options = msgspec.structs.replace(self._settings.options, ctx=self._ctx(manifest))
+        key = RuntimeKey(backend.name, model, manifest.digest, options)
+        settings = msgspec.structs.replace(
+            self._settings.start,
+            workdir=f"{self._settings.folder}/{_file_name(runtime)}",
+            log_path=f"{self._settings.log_folder}/{_file_name(runtime)}.log",
+        )
+        return await backend.start(key, manifest, settings, on_progress)
+
+    def _ctx(self, model: Manifest) -> int:
+        wanted, own = self._settings.options.ctx, model.ctx_train
+        return min(wanted or own, own) if own else wanted
+
+
+def _file_name(runtime: RuntimeId) -> str:
+    """Name a runtime's files; model names may hold slashes and more."""
+    return _UNSAFE.sub("_", runtime).lstrip(".")
