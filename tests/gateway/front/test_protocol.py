@@ -376,7 +376,7 @@ async def test_close_aborts_after_the_grace(world: World) -> None:
     client = await world.client()
     await client.send(post("/endless"))
     await world.seen.entered.wait()
-    await world.front.close(0.05)
+    assert not await world.front.close(0.05)
     assert world.seen.gone.is_set()
     assert world.front.busy == 0
 
@@ -391,4 +391,4 @@ async def test_close_waits_for_a_short_request(world: World, eventually: Eventua
     await client.send(b"x" * 5)
     reply = await client.reply()
     assert (reply.status, reply.body) == (200, b'{"got":10,"rest":""}')
-    await closing
+    assert await closing

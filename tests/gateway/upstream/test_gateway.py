@@ -12,8 +12,9 @@ import pytest
 from roost.core.ids import TenantId
 from roost.fleet.upstream_pool import PoolSettings
 from roost.gateway.front.access import Principal, by_digest
+from roost.gateway.loop import run
 from roost.gateway.upstream.proxy import RelayLimits
-from tests.conftest import Eventually
+from tests.conftest import Eventually, until
 from tests.gateway.front.conftest import Client
 from tests.gateway.upstream.conftest import (
     BODY,
@@ -583,3 +584,26 @@ async def test_aborts_leak_nothing(eventually: Eventually) -> None:
         assert world.gateway.front is not None
         await eventually(lambda: world.gateway.front is not None and not world.gateway.front.busy)
         assert (await world.ask(chat())).body == EVENT * 3 + DONE
+
+
+async def _on_any_loop() -> None:
+    server = FakeServer(stream)
+    async with fleet(server) as world:
+        client = await world.client()
+        for _ in range(3):
+            assert (await client.ask(chat())).body == EVENT * 3 + DONE
+        server.script = hang_after_event
+        await client.send(chat())
+        await client.head()
+        client.close()
+        await asyncio.wait_for(server.gone.wait(), 2)
+        await until(lambda: world.in_flight == 0)
+        await server.kill()
+        await until(lambda: world.view.servers[0].health == "unhealthy")
+        assert (await world.ask(chat())).status == 503
+
+
+@pytest.mark.slow
+def test_same_on_uvloop() -> None:
+    """The loop used in production behaves like the one under test."""
+    run(_on_any_loop())

@@ -62,11 +62,17 @@ class Front:
         for connection in list(self._shared.connections):
             connection.shutdown()
 
-    async def close(self, grace_s: float) -> None:
-        """Let running requests end within `grace_s`, then abort what is left."""
+    async def drain(self, grace_s: float) -> bool:
+        """Accept nobody new and wait for what runs; False if `grace_s` was not enough."""
         self.stop_accepting()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wait_quiet(), grace_s)
+        return self.busy == 0
+
+    async def close(self, grace_s: float) -> bool:
+        """Let running requests end within `grace_s`, then abort what is left; False if any was."""
+        await self.drain(grace_s)
+        drained = not self.busy
         # WebSockets last: a link may carry the streams that were being waited for.
         for websocket in list(self._shared.state.connections):
             websocket.shutdown()
@@ -81,6 +87,7 @@ class Front:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._closed.set()
+        return drained
 
     async def wait_closed(self) -> None:
         """Wait until `close` is through."""

@@ -83,13 +83,18 @@ class UpstreamGateway:
         )
         return self.front
 
-    async def close(self, grace_s: float) -> None:
-        """Take nothing new, let what runs end within `grace_s`, then end everything."""
+    async def drain(self, grace_s: float) -> bool:
+        """Take nothing new and let what runs end; False if `grace_s` was not enough."""
         self._draining = True
-        if self.front is not None:
-            await self.front.close(grace_s)
+        return self.front is None or await self.front.drain(grace_s)
+
+    async def close(self, grace_s: float) -> bool:
+        """Take nothing new, let what runs end within `grace_s`; False if something was cut off."""
+        self._draining = True
+        drained = self.front is None or await self.front.close(grace_s)
         await self._tasks.close()
         self._proxy.close()
+        return drained
 
     def _routes(self) -> Routes:
         routes = Routes(self._gate, self._settings.places)

@@ -1,0 +1,126 @@
+"""SHELL: the processes of a benchmark: started on a core, waited for, accounted, ended."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+GATEWAY_CORE, LOAD_CORE = 0, 1
+
+
+def pinned(
+    command: Sequence[str], core: int, *, log: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a command on one core, in a process group of its own."""
+    cores = {core % (os.cpu_count() or 1)}
+    out = log.open("wb") if log is not None else subprocess.PIPE
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.STDOUT if log is not None else None,
+        start_new_session=True,
+        preexec_fn=lambda: _pin(cores),  # noqa: PLW1509 - one thread here
+    )
+
+
+def _pin(cores: set[int]) -> None:
+    """Stay on these cores; where that cannot be said, the figures are only rougher."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
+def first_line(process: subprocess.Popen[bytes], wait_s: float) -> str:
+    """Return the first line that a process writes; `TimeoutError` if it writes none in time."""
+    assert process.stdout is not None, "started with a log"
+    ready, _, _ = select.select([process.stdout], [], [], wait_s)
+    line = process.stdout.readline().decode() if ready else ""
+    if not line:
+        raise TimeoutError("a process of the benchmark did not start")
+    return line
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and everything it has started."""
+    for number in (15, 9):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(3)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def wait_answering(port: int, key: str, wait_s: float) -> bool:
+    """Wait until a chat request through this port is answered with 200."""
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        if _answers(port, key):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _answers(port: int, key: str) -> bool:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/chat/completions",
+        b'{"model":"stub","messages":[{"role":"user","content":"hello"}]}',
+        {"Content-Type": "application/json", "Authorization": f"Bearer {key}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=2) as reply:  # noqa: S310
+            return bool(reply.status == 200)
+    except (OSError, ValueError):
+        return False
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process, its threads and its living children have used."""
+    return sum(_own_cpu_s(p) for p in _family(pid))
+
+
+def _own_cpu_s(pid: int) -> float:
+    """Sum the scheduler's nanoseconds over threads; its tick counts are too coarse for a block."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total += int(task.read_text().split()[0])
+        except (OSError, IndexError):
+            continue
+    return total / 1e9
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = [int(word) for word in task.read_text().split()]
+        except OSError:
+            continue
+        found += [p for child in children for p in _family(child)]
+    return found
+
+
+def python() -> str:
+    """Return the interpreter that runs this."""
+    return sys.executable
