@@ -81,6 +81,32 @@ class _Reader(asyncio.StreamReader):
         super().set_exception(exc)
 
 
+async def hang(writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
+    """Never answer."""
+    await gone.wait()
+
+
+async def hang_after_event(writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
+    """Send one event and nothing more."""
+    writer.write(STREAM + chunk(EVENT))
+    await gone.wait()
+
+
+def writing(*pieces: bytes, cut: bool = False) -> Script:
+    """Build a script that writes these pieces, and then perhaps cuts the connection."""
+
+    async def script(writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        if cut:
+            writer.close()
+            await writer.wait_closed()
+
+    return script
+
+
 @dataclass
 class FakeServer:
     """An upstream server whose answers are scripts; probes are answered by itself."""
