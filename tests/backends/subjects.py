@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import psutil
+
 from roost.backends.base import Runtime, StartSettings
+from roost.backends.llama_runtime import LlamaRuntime
+from roost.backends.llama_server import LlamaServer
 from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
 from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
@@ -37,3 +42,48 @@ def scripted(folder: Path, script: Script | None = None) -> Subject:
     manifest = Manifest(MODEL, "", 0, "sha256:0", format="scripted")
     backend = ScriptedBackend(script)
     return Subject(backend, key_of("scripted"), manifest, settings_in(folder), kill_scripted)
+
+
+async def kill_server(runtime: Runtime) -> None:
+    """Kill the program of a llama.cpp runtime, not its shim, with -9."""
+    assert isinstance(runtime, LlamaRuntime)
+    for program in psutil.Process(runtime.pid).children():
+        program.kill()
+
+
+FAKE = Path(__file__).with_name("fake_llama_server.py")
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
+    "{% endfor %}{{ '<|im_start|>assistant\n' }}"
+)
+
+
+def fake_manifest(folder: Path, **model: object) -> Manifest:
+    """Write a model for the fake server and give its manifest."""
+    path = folder / "model.json"
+    path.write_text(json.dumps(model))
+    return Manifest(
+        MODEL,
+        str(path),
+        path.stat().st_size,
+        "sha256:0",
+        ctx_train=1024,
+        vocab_size=259,
+        chat_template=CHATML,
+        bos="<s>",
+        eos="<|im_end|>",
+        add_bos=True,
+        control_tokens=("<s>", "<|im_start|>", "<|im_end|>"),
+        max_token_bytes=12,
+    )
+
+
+def fake_server(folder: Path, **model: object) -> Subject:
+    """Give the adapter of llama.cpp, driving a binary that is a fake."""
+    return Subject(
+        LlamaServer(str(FAKE)),
+        key_of("llama_server", ctx=1024),
+        fake_manifest(folder, **model),
+        settings_in(folder),
+        kill_server,
+    )

@@ -121,6 +121,16 @@ class Child:
             return ()
         return tuple(deque(text.splitlines(), maxlen=lines))
 
+    def rss_bytes(self) -> int | None:
+        """Give the resident memory of the programs under the shim; None where nobody tells."""
+        try:
+            proc = Path("/proc")
+            children = (proc / f"{self.pid}/task/{self.pid}/children").read_text().split()
+            pages = [(proc / pid / "statm").read_text().split()[1] for pid in children]
+        except OSError:
+            return None
+        return sum(map(int, pages)) * os.sysconf("SC_PAGE_SIZE") if pages else None
+
 
 async def start(program: Program) -> Child:
     """Start a program; it has been forked when this returns, and may yet fail to run.

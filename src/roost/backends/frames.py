@@ -1,0 +1,48 @@
+"""VALUE: what is said between a renderer and its child: length-prefixed frames of msgpack."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from roost.core.request import Message
+
+LENGTH = struct.Struct(">I")
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """The first frame: a model's template and the limits of the process that renders it.
+
+    `cpu_s` is for one rendering; `memory_max_bytes` of address space is for the whole process.
+    """
+
+    template: str
+    bos: str
+    eos: str
+    control_tokens: tuple[str, ...]
+    output_max_chars: int
+    memory_max_bytes: int
+    cpu_s: int
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Render these messages; `today` is an ISO date."""
+
+    messages: tuple[Message, ...]
+    today: str
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Pieces to be tokenised one by one, or a failure's reason, message and field."""
+
+    pieces: tuple[str, ...] = ()
+    reason: str = ""
+    message: str = ""
+    param: str | None = None
+
+
+def pack(value: Setup | Ask | Reply) -> bytes:
+    """Encode a value as a frame; text that is no UTF-8 is refused with `ValueError`."""
+    data = msgspec.msgpack.encode(value)
+    return LENGTH.pack(len(data)) + data

@@ -1,0 +1,47 @@
+"""SHELL: what to type to install an engine, in the words of whoever installed roost here."""
+
+from __future__ import annotations
+
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+
+import msgspec
+
+SIZES = {"llama": "127 MB installed"}
+"""What each extra takes on the disk, for the person who has to decide."""
+
+
+class _Folder(msgspec.Struct):
+    editable: bool = False
+
+
+class _Origin(msgspec.Struct):
+    dir_info: _Folder | None = None
+
+
+def install_command(extra: str) -> str:
+    """Give the command that adds `extra`, a set of optional dependencies, with its size."""
+    try:
+        found = distribution("roost")
+    except PackageNotFoundError:
+        return command(extra, tool="pip", editable=True)
+    tool = (found.read_text("INSTALLER") or "pip").strip()
+    return command(extra, tool=tool, editable=_editable(found))
+
+
+def command(extra: str, *, tool: str, editable: bool) -> str:
+    """Write the command for a tool that installs and a copy that may be a checkout."""
+    pip = "uv pip" if tool == "uv" else "pip"
+    what = f"-e '.[{extra}]'" if editable else f"'roost[{extra}]'"
+    size = f"   ({SIZES[extra]})" if extra in SIZES else ""
+    return f"{pip} install {what}{size}"
+
+
+def _editable(found: Distribution) -> bool:
+    text = found.read_text("direct_url.json")
+    if text is None:
+        return False
+    try:
+        origin = msgspec.json.decode(text, type=_Origin)
+    except msgspec.DecodeError:
+        return False
+    return bool(origin.dir_info and origin.dir_info.editable)

@@ -1,0 +1,181 @@
+"""MACHINE: what a llama.cpp server says about one completion becomes the events of the contract."""
+
+from __future__ import annotations
+
+import msgspec
+
+from roost.backends.deltas import Deltas
+from roost.core.events import (
+    Failed,
+    Finished,
+    FinishReason,
+    PrefillProgress,
+    Started,
+    StreamEvent,
+    TokenChoice,
+    TokenLogprob,
+    Usage,
+)
+from roost.errors import Failure
+
+LOGPROB_MIN = -9999.0
+"""Stands for minus infinity, which JSON cannot write and llama.cpp writes as null."""
+
+FINAL_FIELDS = (
+    "content",
+    "stop",
+    "stop_type",
+    "tokens_predicted",
+    "tokens_evaluated",
+    "timings",
+)
+"""What the last message needs; without a list it repeats the whole prompt and every setting."""
+
+
+class _Progress(msgspec.Struct):
+    total: int
+    processed: int
+    cache: int = 0
+
+
+class Timings(msgspec.Struct):
+    """How long the server took: `prompt_n` tokens computed in `prompt_ms`, and so on."""
+
+    cache_n: int = 0
+    prompt_n: int = 0
+    prompt_ms: float = 0.0
+    predicted_n: int = 0
+    predicted_ms: float = 0.0
+
+
+class _Token(msgspec.Struct):
+    token: str = ""
+    bytes: tuple[int, ...] = ()
+    logprob: float | None = None
+
+
+class _Choice(_Token):
+    top_logprobs: tuple[_Token, ...] = ()
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+class _Said(msgspec.Struct):
+    content: str = ""
+    stop: bool = False
+    stop_type: str = ""
+    tokens_predicted: int = 0
+    tokens_evaluated: int = 0
+    prompt_progress: _Progress | None = None
+    completion_probabilities: tuple[_Choice, ...] = ()
+    timings: Timings | None = None
+    error: _Error | None = None
+
+
+_decoder = msgspec.json.Decoder(_Said)
+
+
+class Answer:
+    """One completion. `over` after its terminal event; `slot_free` when the server ended it itself.
+
+    `top` is how many alternatives were asked for, None for no log probabilities.
+    """
+
+    def __init__(
+        self, slot: int, prompt_tokens: int, stops: tuple[str, ...], top: int | None
+    ) -> None:
+        self.over = False
+        self.slot_free = False
+        self.timings: Timings | None = None
+        self._slot = slot
+        self._prompt_tokens = prompt_tokens
+        self._cached: int | None = None
+        self._top = top
+        self._deltas = Deltas(stops)
+
+    def on_data(self, data: bytes) -> list[StreamEvent]:
+        """Take the data of one server-sent event."""
+        try:
+            said = _decoder.decode(data)
+        except msgspec.DecodeError:
+            return self.on_failure(_failure("it broke the protocol"))
+        if said.error:
+            return self.on_failure(_blame(said.error))
+        if said.prompt_progress:
+            return self._on_progress(said.prompt_progress)
+        events = self._started(said.timings.cache_n if said.timings else 0)
+        events += self._on_text(said)
+        if not self.over and said.stop:
+            events += self._on_final(said)
+        return events
+
+    def on_failure(self, failure: Failure) -> list[StreamEvent]:
+        """End the answer with a failure, unless it has ended already."""
+        if self.over:
+            return []
+        self.over = True
+        rest = self._deltas.finish() if self._cached is not None else None
+        return [*([rest] if rest else []), Failed(failure, self._usage())]
+
+    def _started(self, cached: int) -> list[StreamEvent]:
+        if self._cached is not None:
+            return []
+        self._cached = cached
+        return [Started(self._prompt_tokens, cached, self._slot)]
+
+    def _on_progress(self, progress: _Progress) -> list[StreamEvent]:
+        events = self._started(progress.cache)
+        # The first report, before anything is computed, is no progress.
+        if progress.processed > progress.cache:
+            events.append(PrefillProgress(progress.processed, progress.total))
+        return events
+
+    def _on_text(self, said: _Said) -> list[StreamEvent]:
+        new = max(0, said.tokens_predicted - self._deltas.tokens)
+        choices = (
+            () if self._top is None else tuple(map(self._choice, said.completion_probabilities))
+        )
+        delta = self._deltas.push(said.content, new, choices)
+        events: list[StreamEvent] = [delta] if delta else []
+        if self._deltas.stop_text is not None:
+            events += self._finished("stop")
+        return events
+
+    def _on_final(self, said: _Said) -> list[StreamEvent]:
+        self.slot_free = True
+        self.timings = said.timings
+        return self._finished("length" if said.stop_type == "limit" else "stop")
+
+    def _finished(self, reason: FinishReason) -> list[StreamEvent]:
+        self.over = True
+        rest = self._deltas.finish()
+        end = Finished(reason, self._usage(), self._deltas.stop_text)
+        return [rest, end] if rest else [end]
+
+    def _usage(self) -> Usage:
+        if self._cached is None:
+            return Usage()
+        return Usage(self._prompt_tokens, self._cached, self._deltas.tokens)
+
+    def _choice(self, choice: _Choice) -> TokenChoice:
+        return TokenChoice(_logprob(choice), tuple(map(_logprob, choice.top_logprobs[: self._top])))
+
+
+def _logprob(token: _Token) -> TokenLogprob:
+    value = LOGPROB_MIN if token.logprob is None else min(0.0, token.logprob)
+    raw = bytes(byte for byte in token.bytes if 0 <= byte < 256)
+    return TokenLogprob(token.token, value, raw)
+
+
+def _blame(error: _Error) -> Failure:
+    """Say what a server's error means; its own words may hold paths, addresses and prompts."""
+    if "context" in error.message.lower():
+        return _failure("its context memory is full")
+    return _failure(f"it reported an error of code {error.code}")
+
+
+def _failure(what: str) -> Failure:
+    return Failure("runtime_error", f"The runtime could not complete the answer: {what}.")

@@ -1,0 +1,98 @@
+"""VALUE: how a llama.cpp server is to be started, and as arguments for a binary.
+
+The rules, whichever program it is: slots belong to the node, so each has its own KV and the
+server's own caches are off; prompts are computed in small batches, since a batch cannot be
+interrupted; the server listens where only this user can reach it, and asks for a key all the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from roost.errors import fail
+
+# llama.cpp rounds the context of a sequence up to a multiple of this.
+CTX_STEP = 256
+SSE_PING_S = 30
+HELP_SIGN = "UNIX socket"
+_FLAG = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*")
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """Everything a server is told: `ctx` tokens in each of `slots` slots, 0 for the model's own.
+
+    It listens on `socket`, a path, or where there are no Unix sockets on `port` of 127.0.0.1.
+    `key` is what it asks for; `key_path` a file that holds it, for those who cannot be told safely.
+    """
+
+    model_path: str
+    key: str
+    key_path: str
+    ctx: int
+    slots: int
+    batch: int
+    threads: int = 0
+    socket: str = ""
+    port: int = 0
+
+    @property
+    def total_ctx(self) -> int:
+        """Tokens of all slots together, as llama.cpp counts."""
+        return -(-self.ctx // CTX_STEP) * CTX_STEP * self.slots
+
+
+def flags_in(help_text: str) -> frozenset[str]:
+    """Find every flag that a `--help` text names."""
+    return frozenset(_FLAG.findall(help_text))
+
+
+def arguments(launch: Launch, help_text: str) -> tuple[str, ...]:
+    """Write the arguments for the binary that prints `help_text`: only flags it knows.
+
+    Raises `load_failed` where it lacks one that the rules above cannot do without.
+    """
+    known = flags_in(help_text)
+    wanted = (
+        ("--model", launch.model_path),
+        ("--ctx-size", str(launch.total_ctx)),
+        ("--parallel", str(launch.slots)),
+        ("--batch-size", str(launch.batch)),
+        *_address(launch),
+        _key(launch, known),
+    )
+    missing = sorted({flag for flag, _ in wanted} - known)
+    if missing:
+        message = f"The llama-server binary is too old: it does not know {', '.join(missing)}."
+        raise fail("load_failed", message)
+    useful = (
+        ("--ubatch-size", str(launch.batch)),
+        ("--threads", str(launch.threads) if launch.threads else ""),
+        ("--no-kv-unified", None),
+        ("--cache-ram", "0"),
+        ("--no-cache-idle-slots", None),
+        ("--slots", None),
+        ("--no-context-shift", None),
+        ("--no-webui", None),
+        ("--no-ui", None),
+        ("--chat-template", "chatml"),
+        ("--sse-ping-interval", str(SSE_PING_S)),
+        ("--offline", None),
+    )
+    chosen = [(flag, value) for flag, value in useful if flag in known and value != ""]
+    return tuple(word for pair in (*wanted, *chosen) for word in pair if word is not None)
+
+
+def _address(launch: Launch) -> tuple[tuple[str, str], ...]:
+    if launch.socket:
+        return (("--host", launch.socket),)
+    return (("--host", "127.0.0.1"), ("--port", str(launch.port)))
+
+
+def _key(launch: Launch, known: frozenset[str]) -> tuple[str, str]:
+    """Arguments can be read by every user of the machine, a file of ours by nobody else."""
+    if launch.socket and "--api-key-file" not in known:
+        # Only this user can open the socket, so a key in the list of processes opens nothing.
+        return ("--api-key", launch.key)
+    return ("--api-key-file", launch.key_path)

@@ -1,0 +1,60 @@
+"""SHELL: the program in a runtime's process: llama.cpp's own server out of the `xllamacpp` wheel.
+
+It reads a `Launch` as JSON from stdin, because the list of processes is no place for its key, and
+serves until it is ended. There is no signal handler: nothing is worth saving, and while native code
+loads a model no Python handler would run.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import msgspec
+
+from roost.backends.llama_argv import SSE_PING_S, Launch
+
+WARNINGS = 2
+
+
+def _params(launch: Launch) -> object:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = launch.model_path
+    params.n_ctx = launch.total_ctx
+    params.n_parallel = launch.slots
+    params.n_batch = params.n_ubatch = launch.batch
+    if launch.threads:
+        params.cpuparams.n_threads = launch.threads
+    params.hostnames = [launch.socket or "127.0.0.1"]
+    params.port = launch.port
+    params.api_keys = [launch.key]
+    params.kv_unified = False
+    params.cache_ram_mib = 0
+    params.cache_idle_slots = False
+    params.ctx_shift = False
+    params.endpoint_slots = True
+    params.ui = False
+    # The model's own template is foreign code; it is rendered in a sandbox and never here.
+    params.chat_template = "chatml"
+    params.sse_ping_interval = SSE_PING_S
+    params.verbosity = WARNINGS
+    return params
+
+
+def serve(launch: Launch) -> int:
+    """Load the model and serve until a signal ends the process; returns 1 if it does not load."""
+    import xllamacpp
+
+    try:
+        server = xllamacpp.Server(_params(launch))
+    except RuntimeError:
+        return 1
+    assert server.listening_address
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    sys.exit(serve(msgspec.json.decode(sys.stdin.buffer.read(), type=Launch)))

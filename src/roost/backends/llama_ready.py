@@ -1,0 +1,158 @@
+"""SHELL: from a program to a runtime: wait until its model is loaded, ask for facts, or undo."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from roost.backends.base import StartSettings
+from roost.backends.child import Child, Program
+from roost.backends.child import start as start_child
+from roost.backends.llama_argv import Launch
+from roost.backends.llama_http import Lost, Place
+from roost.backends.llama_link import Link
+from roost.backends.llama_places import remove_folder
+from roost.backends.llama_runtime import Facts, LlamaRuntime
+from roost.backends.render import Renderer, setup_for
+from roost.core.model import Manifest, RuntimeKey
+from roost.errors import fail
+
+POLL_FIRST_S = 0.02
+POLL_MAX_S = 0.25
+POLL_GROWTH = 1.3
+LOG_LINES = 80
+LOADING_MAX = 0.99
+_CAUSES = re.compile(r"error loading model: (.+)|(the program cannot be started: .+)|error: (.+)")
+_PATH = re.compile(r"\S*/\S+")
+
+
+class _Settings(msgspec.Struct):
+    n_ctx: int = 0
+
+
+class _Props(msgspec.Struct):
+    total_slots: int = 0
+    default_generation_settings: _Settings = msgspec.field(default_factory=_Settings)
+
+
+class _Meta(msgspec.Struct):
+    n_vocab: int = 0
+
+
+class _Model(msgspec.Struct):
+    meta: _Meta | None = None
+
+
+class _Models(msgspec.Struct):
+    data: tuple[_Model, ...] = ()
+
+
+class Starting:
+    """One start, with everything that has to be undone if it fails."""
+
+    def __init__(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        launch: Launch,
+        folder: Path,
+    ) -> None:
+        self._key = key
+        self._manifest = manifest
+        self._settings = settings
+        self._launch = launch
+        self._folder = folder
+        self._renderer = _renderer(manifest, settings)
+        self._child: Child | None = None
+
+    async def run(self, program: Program, on_progress: Callable[[float], None]) -> LlamaRuntime:
+        """Start the program and wait until its model is loaded; raises `load_failed`."""
+        child = self._child = await start_child(program)
+        launch, renderer = self._launch, self._renderer
+        link = Link(child, Place(launch.socket, launch.port, launch.key))
+        try:
+            async with asyncio.timeout(self._settings.start_timeout_s):
+                if renderer:
+                    # It starts while the model is loading anyway.
+                    await renderer.warm()
+                await self._until_ready(link, on_progress)
+                facts = await self._facts(link)
+        except TimeoutError:
+            message = f"The model was not loaded within {self._settings.start_timeout_s:g} s."
+            raise fail("load_failed", message) from None
+        except Lost:
+            raise fail("load_failed", "The runtime does not answer as llama.cpp does.") from None
+        return LlamaRuntime(self._key, self._settings, link, facts, renderer, self._folder)
+
+    async def undo(self) -> None:
+        """Leave no process and no file of a start that failed."""
+        if self._child:
+            self._child.kill()
+            await self._child.reaped()
+        if self._renderer:
+            await self._renderer.close()
+        remove_folder(self._folder)
+
+    async def _until_ready(self, link: Link, on_progress: Callable[[float], None]) -> None:
+        wait_s, part = POLL_FIRST_S, 0.0
+        while not await link.healthy():
+            if link.died.is_set():
+                raise fail("load_failed", _why(link.child))
+            part = max(part, _loaded(link.child, self._manifest))
+            on_progress(part)
+            await link.pause(wait_s)
+            wait_s = min(wait_s * POLL_GROWTH, POLL_MAX_S)
+
+    async def _facts(self, link: Link) -> Facts:
+        """Ask the server what it really has, which may be less than it was asked for."""
+        props = await link.ask("/props", _Props)
+        models = await link.ask("/v1/models", _Models)
+        own_ctx = props.default_generation_settings.n_ctx
+        meta = models.data[0].meta if models.data else None
+        vocab_size = (meta.n_vocab if meta else 0) or self._manifest.vocab_size
+        if own_ctx < 1 or vocab_size < 1 or props.total_slots < self._launch.slots:
+            raise fail("load_failed", "The runtime came up with less context or slots than asked.")
+        ctx = min(self._launch.ctx or own_ctx, own_ctx)
+        return Facts(ctx, vocab_size, await self._bos(link), self._manifest.max_token_bytes)
+
+    async def _bos(self, link: Link) -> tuple[int, ...]:
+        if not (self._manifest.add_bos and self._manifest.bos):
+            return ()
+        return (await link.tokenize([self._manifest.bos], special=True))[:1]
+
+
+def _renderer(manifest: Manifest, settings: StartSettings) -> Renderer | None:
+    if manifest.chat_template is None:
+        return None
+    setup = setup_for(
+        manifest.chat_template,
+        (manifest.bos, manifest.eos),
+        manifest.control_tokens,
+        timeout_s=settings.render_timeout_s,
+        output_max_bytes=settings.render_output_max_bytes,
+    )
+    return Renderer(setup, settings.render_timeout_s, settings.render_output_max_bytes)
+
+
+def _loaded(child: Child, manifest: Manifest) -> float:
+    """Guess how much of the model is in memory: its file becomes resident as it is read."""
+    rss_bytes = child.rss_bytes()
+    if rss_bytes is None or manifest.size_bytes < 1:
+        return 0.0
+    return min(LOADING_MAX, rss_bytes / manifest.size_bytes)
+
+
+def _why(child: Child) -> str:
+    """Find the cause in the log of a child that ended; paths in it are nobody's business."""
+    for line in child.tail(LOG_LINES):
+        if found := _CAUSES.search(line):
+            cause = next(group for group in found.groups() if group)
+            return f"The model cannot be loaded: {_PATH.sub('…', cause)[:300]}."
+    return (
+        f"The runtime ended while it loaded the model (status {child.status}); its log says more."
+    )

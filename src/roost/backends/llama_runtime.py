@@ -1,0 +1,161 @@
+"""SHELL: a running llama.cpp server as a runtime: prepare, stream, cancel, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from roost.backends import checks
+from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
+from roost.backends.llama_answer import Timings
+from roost.backends.llama_http import Lost
+from roost.backends.llama_link import Link
+from roost.backends.llama_places import remove_folder
+from roost.backends.llama_stream import Stream
+from roost.backends.render import Renderer
+from roost.core.events import StreamEvent
+from roost.core.model import RuntimeKey
+from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
+from roost.errors import RoostError, fail
+
+RATE_TOKENS_MIN = 16
+"""A rate measured over fewer tokens says nothing."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a server really has: tokens per slot, ids below `vocab_size`, the BOS to be put first.
+
+    `max_token_bytes` is the longest token's length, 0 where nobody knows.
+    """
+
+    ctx: int
+    vocab_size: int
+    bos: tuple[int, ...]
+    max_token_bytes: int
+
+
+class LlamaRuntime:
+    """One server process, made by `LlamaServer.start`; to be stopped even when it has died."""
+
+    def __init__(
+        self,
+        key: RuntimeKey,
+        settings: StartSettings,
+        link: Link,
+        facts: Facts,
+        renderer: Renderer | None,
+        folder: Path,
+    ) -> None:
+        self._key = key
+        self._settings = settings
+        self._link = link
+        self._facts = facts
+        self._renderer = renderer
+        self._folder = folder
+        self._live = 0
+        self._rates = Telemetry()
+
+    @property
+    def key(self) -> RuntimeKey:
+        """The key it was started for."""
+        return self._key
+
+    @property
+    def died(self) -> asyncio.Event:
+        """Set once the process has ended."""
+        return self._link.died
+
+    @property
+    def pid(self) -> int:
+        """The process group of the server."""
+        return self._link.child.pid
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """Render, tokenise and count; see `base.Runtime.prepare`."""
+        self._check_alive()
+        checks.check_request(request)
+        try:
+            tokens = await self._tokens(request)
+        except Lost:
+            raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
+        checks.check_tokens(tokens, self._facts.vocab_size)
+        limit = checks.limit_of(request, len(tokens), self._facts.ctx)
+        return Prepared(request, tokens, limit)
+
+    @asynccontextmanager
+    async def open(
+        self, prepared: Prepared, use: SlotUse
+    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        """Run a prepared request; see `base.Runtime.open`."""
+        self._check_alive()
+        slots, facts = self._key.options.slots, self._facts
+        checks.check_run(prepared, use, slots=slots, ctx=facts.ctx, vocab_size=facts.vocab_size)
+        stream = Stream(self._link, prepared, use)
+        self._live += 1
+        try:
+            async with aclosing(stream.events()) as events:
+                yield events
+        finally:
+            await stream.leave(self._settings.release_timeout_s)
+            self._live -= 1
+            self._learn(stream.timings)
+
+    async def telemetry(self) -> Telemetry:
+        """Streams that hold a slot, memory of the process, and the rates of the last answer."""
+        rss_bytes = self._link.child.rss_bytes()
+        return msgspec.structs.replace(self._rates, live=self._live, rss_bytes=rss_bytes)
+
+    async def stop(self, grace_s: float) -> None:
+        """End the process and leave no file behind; idempotent."""
+        self._link.stopping = True
+        try:
+            if self._renderer:
+                await self._renderer.close()
+        finally:
+            await self._link.child.terminate(grace_s)
+            remove_folder(self._folder)
+
+    async def _tokens(self, request: GenerateRequest) -> tuple[int, ...]:
+        prompt, facts = request.prompt, self._facts
+        if isinstance(prompt, TokensPrompt):
+            return prompt.tokens
+        if isinstance(prompt, TextPrompt):
+            checks.check_size(request, [prompt.text], facts.max_token_bytes, facts.ctx)
+            return facts.bos + await self._link.tokenize([prompt.text], special=False)
+        pieces = await self._rendered(prompt)
+        checks.check_size(request, pieces, facts.max_token_bytes, facts.ctx)
+        tokens = await self._link.tokenize(pieces, special=True)
+        # Many templates print the BOS themselves, and a second one makes models stutter.
+        return tokens if tokens[: len(facts.bos)] == facts.bos else facts.bos + tokens
+
+    async def _rendered(self, prompt: ChatPrompt) -> tuple[str, ...]:
+        if self._renderer is None:
+            message = "The model has no chat template: it can complete text, but it cannot chat."
+            raise fail("unsupported", message, param="messages")
+        # A date without a time, so that the same conversation has the same prefix all day.
+        today = dt.datetime.now().astimezone().date().isoformat()
+        return await self._renderer.render(prompt.messages, today)
+
+    def _learn(self, timings: Timings | None) -> None:
+        """Remember how fast the last answer was, where it was long enough to tell."""
+        if timings is None:
+            return
+        prefill = _rate(timings.prompt_n, timings.prompt_ms)
+        decode = _rate(timings.predicted_n, timings.predicted_ms)
+        self._rates = Telemetry(
+            prefill_tokens_per_s=prefill or self._rates.prefill_tokens_per_s,
+            decode_tokens_per_s=decode or self._rates.decode_tokens_per_s,
+        )
+
+    def _check_alive(self) -> None:
+        if self._link.ended:
+            raise fail("runtime_died", "The runtime has ended.")
+
+
+def _rate(tokens: int, took_ms: float) -> float | None:
+    return tokens * 1000 / took_ms if tokens >= RATE_TOKENS_MIN and took_ms > 0 else None

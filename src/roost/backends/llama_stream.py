@@ -1,0 +1,112 @@
+"""SHELL: one completion on a llama.cpp server: sent, read, and left so that its slot is free."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import msgspec
+
+from roost.backends.base import Prepared, SlotUse
+from roost.backends.llama_answer import FINAL_FIELDS, Answer, Timings
+from roost.backends.llama_http import Exchange, Lost
+from roost.backends.llama_link import Link
+from roost.core.events import StreamEvent
+from roost.errors import Failure, fail
+from roost.text.sse import SseEvent, SseParser
+
+EVENT_MAX_BYTES = 16 * 1024 * 1024
+# llama.cpp takes the largest seed for "roll dice".
+SEED_MAX = 2**32 - 2
+
+
+class _Refused(Exception):  # noqa: N818 - not an error of the connection, so nothing has died
+    """The server lives and says no."""
+
+
+class Stream:
+    """One completion; `leave` in the end, whatever happens."""
+
+    def __init__(self, link: Link, prepared: Prepared, use: SlotUse) -> None:
+        request = prepared.request
+        self._link = link
+        self._slot = use.slot
+        self._body = msgspec.json.encode(completion(prepared, use))
+        self._answer = Answer(use.slot, len(prepared.tokens), request.stop, request.top_logprobs)
+        self._exchange = Exchange(link.place)
+        self._begun = False
+
+    @property
+    def timings(self) -> Timings | None:
+        """How long the server took, once it has ended the completion itself."""
+        return self._answer.timings
+
+    async def events(self) -> AsyncGenerator[StreamEvent, None]:
+        """Yield the events of the contract; whatever breaks becomes the last of them."""
+        self._begun = True
+        try:
+            async with aclosing(self._messages()) as messages:
+                async for data in messages:
+                    for event in self._answer.on_data(data):
+                        yield event
+                    if self._answer.over:
+                        return
+            failure = await self._link.blame("its answer was cut off")
+        except Lost as lost:
+            failure = await self._link.blame(str(lost))
+        except _Refused as refused:
+            failure = Failure("runtime_error", str(refused))
+        for event in self._answer.on_failure(failure):
+            yield event
+
+    async def _messages(self) -> AsyncGenerator[bytes, None]:
+        await self._exchange.send("POST", "/completion", self._body)
+        status = await self._exchange.status()
+        if status != 200:
+            raise _Refused(f"The runtime refused the request with status {status}.")
+        parser = SseParser(EVENT_MAX_BYTES)
+        async with aclosing(self._exchange.pieces()) as pieces:
+            async for piece in pieces:
+                for item in parser.push(piece):
+                    if not isinstance(item, SseEvent):
+                        raise _Refused("The runtime sent too much at once.")
+                    yield item.data
+
+    async def leave(self, timeout_s: float) -> None:
+        """Return when the slot is free; raises `runtime_error` after `timeout_s`."""
+        try:
+            if self._begun and not self._answer.slot_free and not self._link.died.is_set():
+                async with asyncio.timeout(timeout_s):
+                    await self._exchange.close()
+                    await self._link.until_free(self._slot)
+        except TimeoutError:
+            message = "A slot did not become free in time after its request was left."
+            raise fail("runtime_error", message) from None
+        finally:
+            self._exchange.drop()
+
+
+def completion(prepared: Prepared, use: SlotUse) -> dict[str, object]:
+    """Write the request for `/completion`; what the client left open stays llama.cpp's default."""
+    request, sampling = prepared.request, prepared.request.sampling
+    body: dict[str, object] = {
+        "prompt": prepared.tokens,
+        "n_predict": prepared.limit,
+        "id_slot": use.slot,
+        "cache_prompt": use.reuse,
+        "stream": True,
+        # Progress gives a write to every prefill step, and a failed write is how the server notices
+        # at once that the client has left.
+        "return_progress": True,
+        "ignore_eos": request.ignore_eos,
+        "response_fields": FINAL_FIELDS,
+    }
+    if request.top_logprobs is not None:
+        body["n_probs"] = max(1, request.top_logprobs)
+    if sampling.seed is not None:
+        body["seed"] = min(sampling.seed, SEED_MAX)
+    for name in sampling.__struct_fields__:
+        if name != "seed" and (value := getattr(sampling, name)) is not None:
+            body[name] = value
+    return body

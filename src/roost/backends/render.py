@@ -1,0 +1,140 @@
+"""SHELL: chat templates are rendered in a child, because nothing can stop a loop in this process.
+
+One child stays with each model; it is started at the first use, killed when a rendering takes too
+long or too much, and started again for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import sys
+
+import msgspec
+
+from roost.backends.frames import LENGTH, Ask, Reply, Setup, pack
+from roost.core.request import Message
+from roost.errors import Failure, RoostError, fail
+
+CHILD = "roost.backends.render_child"
+MEMORY_MAX_BYTES = 1024 * 1024 * 1024
+START_TIMEOUT_S = 20.0
+"""For Python to start, on however loaded a machine; rendering has its own, shorter time."""
+
+FRAME_EXTRA_BYTES = 64 * 1024
+_NO_START = Failure("runtime_error", "The process that renders chat templates does not start.")
+_NO_COMPILE = Failure("unsupported", "The model's chat template takes too long to compile.")
+
+
+class Renderer:
+    """Renders one model's template; at most one rendering at a time, the others wait their turn."""
+
+    def __init__(self, setup: Setup, timeout_s: float, output_max_bytes: int) -> None:
+        self._setup = setup
+        self._timeout_s = timeout_s
+        self._output_max_bytes = output_max_bytes
+        message = f"The chat template took longer than {timeout_s:g} s, or all memory it may have."
+        self._too_much = Failure("bad_request", message, "messages")
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._closed = False
+
+    async def warm(self) -> None:
+        """Start the child now, so that the first chat need not wait for it; never raises."""
+        with contextlib.suppress(RoostError):
+            async with self._turn:
+                await self._started()
+
+    async def render(self, messages: tuple[Message, ...], today: str) -> tuple[str, ...]:
+        """Render to pieces that are to be tokenised one by one, with special tokens.
+
+        Raises `bad_request` for messages that the template refuses or takes too long for, and
+        `unsupported` for a template that does not compile.
+        """
+        async with self._turn:
+            process = await self._started()
+            frame = pack(Ask(messages, today))
+            reply = await self._asked(process, frame, self._timeout_s, self._too_much)
+        if reply.reason:
+            raise fail(reply.reason, reply.message, param=reply.param)
+        return reply.pieces
+
+    async def close(self) -> None:
+        """End the child; later renderings are refused. Idempotent."""
+        self._closed = True
+        await self._end()
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._closed:
+            raise fail("runtime_died", "The runtime has ended.")
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                # -P: whatever lies in the working directory is not ours to import.
+                *(sys.executable, "-P", "-m", CHILD),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            await self._asked(self._process, b"", START_TIMEOUT_S, _NO_START)
+            await self._asked(self._process, pack(self._setup), self._timeout_s, _NO_COMPILE)
+        return self._process
+
+    async def _asked(
+        self,
+        process: asyncio.subprocess.Process,
+        frame: bytes,
+        timeout_s: float,
+        otherwise: Failure,
+    ) -> Reply:
+        """Send a frame and take the reply; a child that does not give one is ended."""
+        assert process.stdin
+        try:
+            async with asyncio.timeout(timeout_s):
+                process.stdin.write(frame)
+                await process.stdin.drain()
+                return await self._reply(process)
+        except (OSError, TimeoutError, EOFError, ValueError):
+            await self._end()
+            raise RoostError(otherwise) from None
+        except asyncio.CancelledError:
+            # Half a conversation is left in the pipes, and nobody to finish it.
+            await self._end()
+            raise
+
+    async def _reply(self, process: asyncio.subprocess.Process) -> Reply:
+        assert process.stdout
+        (size,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+        if size > self._output_max_bytes + FRAME_EXTRA_BYTES:
+            raise ValueError("the frame is too long")
+        return msgspec.msgpack.decode(await process.stdout.readexactly(size), type=Reply)
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        assert process.stdin
+        process.stdin.close()
+        await process.wait()
+
+
+def setup_for(
+    template: str,
+    special: tuple[str, str],
+    control_tokens: tuple[str, ...],
+    *,
+    timeout_s: float,
+    output_max_bytes: int,
+) -> Setup:
+    """Fill in the limits of a child; `special` is the model's BOS and EOS as text."""
+    return Setup(
+        template,
+        *special,
+        control_tokens,
+        output_max_chars=output_max_bytes,
+        memory_max_bytes=MEMORY_MAX_BYTES,
+        cpu_s=math.ceil(timeout_s) + 1,
+    )

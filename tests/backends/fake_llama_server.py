@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""A faithful fake of llama.cpp's server: the same requests, slots and faults, without a model.
+
+Bytes are tokens, and the answer repeats the end of the prompt. The "model" file is JSON that may
+set `load_s`, `load_error`, `prefill_ms` and `decode_ms` per token, and the `ctx` and `vocab` it
+claims. A prompt may hold `@fault NAME N`: after N tokens the server dies, hangs, closes the
+connection or reports an error; `@fault status N` answers with that status at once. Every completion
+asked for is printed, so that the log tells what came in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+BOS, START, END = 256, 257, 258
+SPECIAL = {"<s>": BOS, "<|im_start|>": START, "<|im_end|>": END}
+FLAGS = (
+    *("-m, --model FNAME", "-c, --ctx-size N", "-np, --parallel N", "-b, --batch-size N"),
+    *("-ub, --ubatch-size N", "-t, --threads N", "--host HOST", "--port PORT"),
+    *("--api-key KEY", "--api-key-file FNAME", "--no-kv-unified", "--cache-ram N"),
+    *("--slots", "--no-webui", "--chat-template JINJA_TEMPLATE"),
+)
+HELP = "ip address to listen, or bind to an UNIX socket if the address ends with .sock"
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "error": {"error": {"code": 500, "message": "Compute error.", "type": "server_error"}},
+    "full": {"error": {"code": 500, "message": "Context size has been exceeded."}},
+    "nonsense": {"content": 5},
+}
+
+
+class Gone(Exception):  # noqa: N818 - the client has left
+    """Nobody reads any more."""
+
+
+async def pause(seconds: float) -> None:
+    """Let time pass."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+
+
+def tokenize(text: str, *, special: bool) -> list[int]:
+    """Turn text into bytes, and the texts of special tokens into those where asked."""
+    if not special:
+        return list(text.encode())
+    parts = re.split("(" + "|".join(map(re.escape, SPECIAL)) + ")", text)
+    return [
+        token
+        for part in parts
+        for token in ([SPECIAL[part]] if part in SPECIAL else list(part.encode()))
+    ]
+
+
+class Slot:
+    """One slot: what it holds, whether it is taken, and who waits for it."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.turn = asyncio.Lock()
+        self.busy = False
+
+
+class Server:
+    """The whole server: its model, its slots and its answers."""
+
+    loading: ClassVar[dict[str, Any]] = {
+        "error": {"message": "Loading model", "type": "unavailable_error", "code": 503}
+    }
+
+    def __init__(self, args: argparse.Namespace, model: dict[str, Any], key: str) -> None:
+        self.model = model
+        self.key = key
+        self.ready = False
+        self.ctx = model.get("ctx", args.ctx_size // args.parallel)
+        self.batch = args.batch_size
+        self.slots = [Slot() for _ in range(args.parallel)]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, Gone):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            method, path, _ = head.split(" ", 2)
+            found = re.search(r"(?i)content-length: *(\d+)", head)
+            body = await reader.readexactly(int(found[1])) if found else b""
+            if path != "/health" and f"Bearer {self.key}\r\n" not in head:
+                reply(writer, 401, {"error": {"message": "Invalid API Key", "code": 401}})
+            elif not self.ready:
+                reply(writer, 503, self.loading)
+            elif (method, path) == ("POST", "/completion"):
+                await self.complete(json.loads(body), writer)
+            else:
+                reply(writer, *self.answer(method, path, json.loads(body or b"null")))
+            await writer.drain()
+        writer.close()
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, object]:  # noqa: ANN401 - JSON
+        """Answer everything but completions."""
+        if (method, path) == ("GET", "/health"):
+            return 200, {"status": "ok"}
+        if (method, path) == ("GET", "/props"):
+            settings = {"n_ctx": self.ctx, "params": {}}
+            return 200, {
+                "default_generation_settings": settings,
+                "total_slots": len(self.slots),
+            }
+        if (method, path) == ("GET", "/v1/models"):
+            return 200, {"data": [{"id": "m", "meta": {"n_vocab": self.model.get("vocab", 259)}}]}
+        if (method, path) == ("GET", "/slots"):
+            return 200, [
+                {"id": number, "n_ctx": self.ctx, "is_processing": slot.busy}
+                for number, slot in enumerate(self.slots)
+            ]
+        if (method, path) == ("POST", "/tokenize"):
+            pieces = body["content"] if isinstance(body["content"], list) else [body["content"]]
+            tokens = [tokenize(piece, special=body["parse_special"]) for piece in pieces]
+            return 200, {"tokens": sum(tokens, [])}  # noqa: RUF017 - a handful of pieces
+        return 404, {"error": {"message": "File Not Found", "code": 404}}
+
+    async def complete(self, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        """Run a completion on the slot it names, once that slot is free."""
+        say(json.dumps({name: value for name, value in body.items() if name != "prompt"}))
+        text = bytes(token for token in body["prompt"] if token < BOS).decode("utf-8", "replace")
+        kind, after = (*re.findall(r"@fault (\w+) (\d+)", text), ("", "0"))[0]
+        if kind == "status":
+            reply(writer, int(after), {"error": {"message": "no", "code": int(after)}})
+            return
+        if len(body["prompt"]) >= self.ctx:
+            reply(writer, 400, {"error": {"message": "exceeds", "code": 400}})
+            return
+        slot = self.slots[body["id_slot"]]
+        async with slot.turn:
+            slot.busy = True
+            try:
+                await self.run(Completion(self, slot, body), writer, kind, int(after))
+            finally:
+                slot.busy = False
+
+    async def run(
+        self, completion: Completion, writer: asyncio.StreamWriter, kind: str, after: int
+    ) -> None:
+        """Stream a completion, and misbehave after some tokens if asked to."""
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        async for message in completion.messages():
+            if kind and message.get("tokens_predicted", 0) >= after:
+                await misbehave(kind, writer)
+                return
+            await send(writer, message)
+        writer.write(b"0\r\n\r\n")
+
+
+async def misbehave(kind: str, writer: asyncio.StreamWriter) -> None:
+    """Do what no server should; `close` does nothing more."""
+    if kind == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "hang":
+        await pause(3600)
+    if kind in WRONG:
+        await send(writer, WRONG[kind])
+
+
+class Completion:
+    """One completion: prefill in batches, then bytes, whole characters at a time."""
+
+    def __init__(self, server: Server, slot: Slot, body: dict[str, Any]) -> None:
+        self.server = server
+        self.slot = slot
+        self.body = body
+        self.prompt: list[int] = body["prompt"]
+        self.count = 0
+
+    async def messages(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield what the server says, the last with `stop`."""
+        cached = self._cached()
+        total = len(self.prompt)
+        self.slot.tokens = self.prompt[:cached]
+        yield self._progress(cached, cached)
+        while (done := len(self.slot.tokens)) < total:
+            until = min(total, done + self.server.batch)
+            await pause((until - done) * self.server.model.get("prefill_ms", 0) / 1000)
+            self.slot.tokens = self.prompt[:until]
+            yield self._progress(cached, until)
+        held = b""
+        for byte in self._answer():
+            await pause(self.server.model.get("decode_ms", 0) / 1000)
+            self.count += 1
+            self.slot.tokens.append(byte)
+            held += bytes([byte])
+            with contextlib.suppress(UnicodeDecodeError):
+                yield self._said(held.decode(), held)
+                held = b""
+        limited = self.count >= self.body["n_predict"]
+        yield {
+            "content": "",
+            "stop": True,
+            "stop_type": "limit" if limited else "eos",
+            "tokens_predicted": self.count,
+            "tokens_evaluated": total,
+            "timings": {
+                "cache_n": cached,
+                "prompt_n": total - cached,
+                "prompt_ms": 1.0,
+                "predicted_n": self.count,
+                "predicted_ms": 2.0,
+            },
+        }
+
+    def _cached(self) -> int:
+        if not self.body["cache_prompt"]:
+            return 0
+        common = 0
+        for ours, theirs in zip(self.slot.tokens, self.prompt, strict=False):
+            if ours != theirs:
+                break
+            common += 1
+        return min(common, len(self.prompt) - 1)
+
+    def _answer(self) -> list[int]:
+        turns = bytes(token if token < BOS else 0 for token in self.prompt).split(b"\0")
+        text = turns[-3].partition(b"\n")[2] if END in self.prompt else turns[-1]
+        if "seed" in self.body:
+            words = random.Random(self.body["seed"]).choices((b" oak", b" elm", b" fir"), k=9)
+            text += b"".join(words)
+        limit = self.body["n_predict"]
+        if self.body["ignore_eos"]:
+            text = (text or b" ") * (limit // max(1, len(text)) + 1)
+        return list(text[:limit])
+
+    def _progress(self, cached: int, done: int) -> dict[str, Any]:
+        total = len(self.prompt)
+        progress = {"total": total, "cache": cached, "processed": done, "time_ms": 0}
+        return {"content": "", "tokens": [0], "stop": False, "prompt_progress": progress}
+
+    def _said(self, text: str, raw: bytes) -> dict[str, Any]:
+        said: dict[str, Any] = {"content": text, "stop": False, "tokens_predicted": self.count}
+        if self.body.get("n_probs"):
+            token = {"id": raw[0], "token": text, "bytes": list(raw), "logprob": -0.25}
+            unlikely = {"id": 1, "token": "", "bytes": [1], "logprob": None}
+            top = [token, unlikely][: self.body["n_probs"]]
+            said["completion_probabilities"] = [{**token, "top_logprobs": top}]
+        return said
+
+
+def reply(writer: asyncio.StreamWriter, status: int, body: object) -> None:
+    """Write a whole answer."""
+    data = json.dumps(body).encode()
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+    writer.write(head.encode() + b"\r\n\r\n" + data)
+
+
+async def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+    """Write one event; a write is what notices that the client has left."""
+    data = b"data: " + json.dumps(message).encode() + b"\n\n"
+    writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+    await writer.drain()
+    if writer.is_closing():
+        raise Gone
+
+
+def parser() -> argparse.ArgumentParser:
+    """Give a parser of the arguments this server knows."""
+    found = argparse.ArgumentParser(add_help=False)
+    for name in ("--model", "--host", "--api-key", "--api-key-file", "--chat-template"):
+        found.add_argument(name, default="")
+    for name in ("--ctx-size", "--parallel", "--batch-size", "--ubatch-size", "--threads"):
+        found.add_argument(name, type=int, default=1)
+    for name in ("--port", "--cache-ram"):
+        found.add_argument(name, type=int, default=0)
+    for name in ("--no-kv-unified", "--slots", "--no-webui", "--help"):
+        found.add_argument(name, action="store_true")
+    return found
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def main(args: argparse.Namespace, model: dict[str, Any], key: str) -> int:
+    """Listen, load, and serve until a signal comes."""
+    server = Server(args, model, key)
+    if args.host.endswith(".sock"):
+        listening = await asyncio.start_unix_server(server.serve, args.host)
+    else:
+        listening = await asyncio.start_server(server.serve, args.host, args.port)
+    await pause(model.get("load_s", 0))
+    if "load_error" in model:
+        say(f"E llama_model_load: error loading model: {model['load_error']}")
+        return 1
+    server.ready = True
+    async with listening:
+        await listening.serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    parsed = parser().parse_args()
+    if parsed.help:
+        say("\n".join((*FLAGS, HELP)))
+        sys.exit(0)
+    secret = parsed.api_key or Path(parsed.api_key_file).read_text().strip()
+    sys.exit(asyncio.run(main(parsed, json.loads(Path(parsed.model).read_text()), secret)))
