@@ -69,6 +69,20 @@ def test_other_fields_are_refused_by_name(request_: GenerateRequest, param: str)
     assert (failure.reason, failure.param) == ("bad_request", param)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "param"),
+    [
+        (TextPrompt("a\ud800"), "prompt"),
+        (ChatPrompt((Message("user", "x"), Message("user", "\udc00"))), "messages"),
+        (ChatPrompt((Message("user", "x", "\udc00"),)), "messages"),
+    ],
+)
+def test_half_characters_are_refused(prompt: TextPrompt | ChatPrompt, param: str) -> None:
+    """Lone surrogates cannot be written to any process, so they are refused here."""
+    failure = failure_of(replace(TEXT, prompt=prompt))
+    assert (failure.reason, failure.param) == ("bad_request", param)
+
+
 def test_the_edges_are_inside() -> None:
     """The ends of every range are accepted, and so is everything left out."""
     least = Sampling(0.0, 0.0, 0, 0.0, 0, -2.0, -2.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from roost.backends.base import Prepared, SlotUse
-from roost.core.request import ChatPrompt, GenerateRequest, Sampling
+from roost.core.request import ChatPrompt, GenerateRequest, Prompt, Sampling, TextPrompt
 from roost.errors import RoostError, fail
 
 STOPS_MAX = 16
@@ -26,9 +26,10 @@ _WHOLE = {"top_k": (0, 1_000_000), "seed": (0, 2**32 - 1)}
 
 
 def check_request(request: GenerateRequest) -> None:
-    """Check every number and stop string of a request; raises `bad_request` naming the field."""
+    """Check every number and text of a request; raises `bad_request` naming the field."""
     _check_sampling(request.sampling)
     _check_stops(request.stop)
+    _check_prompt(request.prompt)
     if request.max_tokens is not None and not (
         _is_int(request.max_tokens) and request.max_tokens > 0
     ):
@@ -60,6 +61,20 @@ def _check_stops(stops: Sequence[str]) -> None:
     if not good:
         message = f"stop takes at most {STOPS_MAX} texts of 1 to {STOP_CHARS_MAX} characters."
         raise fail("bad_request", message, param="stop")
+
+
+def _check_prompt(prompt: Prompt) -> None:
+    """Refuse half characters (lone surrogates): they are in no encoding that a process is told."""
+    if isinstance(prompt, ChatPrompt):
+        texts = [text for m in prompt.messages for text in (m.content, m.name or "")]
+    else:
+        texts = [prompt.text] if isinstance(prompt, TextPrompt) else []
+    try:
+        for text in texts:
+            text.encode()
+    except UnicodeEncodeError:
+        param = "messages" if isinstance(prompt, ChatPrompt) else "prompt"
+        raise fail("bad_request", "The text holds half a character.", param=param) from None
 
 
 def check_tokens(tokens: Sequence[int], vocab_size: int) -> None:
@@ -97,7 +112,7 @@ def check_size(
     """Refuse text that cannot fit even if every token were the longest, before it is tokenised."""
     if max_token_bytes < 1:
         return
-    size_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    size_bytes = sum(len(text.encode()) for text in texts)
     fewest = -(-size_bytes // max_token_bytes)
     if fewest > ctx:
         raise too_long(request, fewest, ctx)

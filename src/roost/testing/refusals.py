@@ -61,6 +61,7 @@ async def bad_numbers_are_refused(stand: Stand) -> None:
         stand.request("one ", top_logprobs=-1),
         stand.request("one ", top_logprobs=10**9),
         stand.request(TokensPrompt(())),
+        stand.request("half a character \ud83d and more"),
     ):
         reason = (await stand.refusal(request)).reason
         require(reason == "bad_request", f"{request} is refused as {reason}")

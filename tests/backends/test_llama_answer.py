@@ -1,0 +1,156 @@
+"""What llama.cpp says becomes events: in order, with counts that add up and errors in own words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from roost.backends.llama_answer import LOGPROB_MIN, Answer
+from roost.core.events import (
+    Delta,
+    Failed,
+    Finished,
+    PrefillProgress,
+    Started,
+    StreamEvent,
+    TokenChoice,
+    TokenLogprob,
+    Usage,
+)
+from roost.errors import Failure
+
+
+def say(answer: Answer, **message: object) -> list[StreamEvent]:
+    """Give a message to the answer."""
+    return answer.on_data(json.dumps(message).encode())
+
+
+def progress(answer: Answer, cache: int, processed: int) -> list[StreamEvent]:
+    """Give a progress message, whose token is none."""
+    state = {"total": 9, "cache": cache, "processed": processed, "time_ms": 1}
+    return say(answer, content="", tokens=[0], stop=False, prompt_progress=state)
+
+
+def text(answer: Answer, content: str, count: int, **more: object) -> list[StreamEvent]:
+    """Give a piece of text."""
+    return say(answer, content=content, stop=False, tokens_predicted=count, **more)
+
+
+def final(answer: Answer, stop_type: str, count: int) -> list[StreamEvent]:
+    """Give the last message."""
+    timings = {"cache_n": 4, "prompt_n": 5, "prompt_ms": 10, "predicted_n": 2}
+    return say(
+        answer, content="", stop=True, stop_type=stop_type, tokens_predicted=count, timings=timings
+    )
+
+
+def test_a_usual_answer() -> None:
+    """Started at the first progress, progress from then on, text, and the end with the sums."""
+    answer = Answer(3, 9, (), None)
+    assert progress(answer, 4, 4) == [Started(9, 4, 3)]
+    assert progress(answer, 4, 9) == [PrefillProgress(9, 9)]
+    assert text(answer, "a", 1) == [Delta("a", 1)]
+    assert text(answer, "😀", 4) == [Delta("😀", 3)]
+    assert not answer.over
+    assert final(answer, "eos", 5) == [Delta("", 1), Finished("stop", Usage(9, 4, 5))]
+    assert answer.over
+    assert answer.slot_free
+    assert answer.timings
+    assert answer.timings.prompt_n == 5
+
+
+def test_the_limit_is_told() -> None:
+    """An answer cut by its limit ends with length."""
+    answer = Answer(0, 9, (), None)
+    progress(answer, 0, 9)
+    text(answer, "a", 1)
+    assert final(answer, "limit", 1) == [Finished("length", Usage(9, 0, 1))]
+
+
+def test_a_server_without_progress() -> None:
+    """A stream that begins with text begins with Started all the same."""
+    answer = Answer(0, 9, (), None)
+    assert text(answer, "a", 1) == [Started(9, 0, 0), Delta("a", 1)]
+
+
+def test_a_stop_string_ends_it_here_and_not_there() -> None:
+    """The answer is over while the server goes on: its slot is not free yet."""
+    answer = Answer(0, 9, ("xy",), None)
+    progress(answer, 0, 9)
+    assert text(answer, "ax", 1) == [Delta("a", 1)]
+    assert text(answer, "yb", 2) == [
+        Delta("", 1),
+        Finished("stop", Usage(9, 0, 2), "xy"),
+    ]
+    assert answer.over
+    assert not answer.slot_free
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"error":{"code":500,"message":"at 0x1234 in /a/b"}}', "reported an error of code 500"),
+        (b'{"error":{"message":"Context size has been exceeded."}}', "context memory is full"),
+        (b"[DONE", "broke the protocol"),
+        (b'{"content":5}', "broke the protocol"),
+        (b'{"prompt_progress":{}}', "broke the protocol"),
+    ],
+)
+def test_errors_are_told_in_our_words(data: bytes, message: str) -> None:
+    """Whatever the server says, its own words go nowhere; what was spent is told."""
+    answer = Answer(0, 9, ("b",), None)
+    progress(answer, 0, 9)
+    text(answer, "a", 1)
+    (event,) = answer.on_data(data)
+    assert isinstance(event, Failed)
+    assert event.failure.reason == "runtime_error"
+    assert message in event.failure.message
+    assert "/a/b" not in event.failure.message
+    assert event.usage == Usage(9, 0, 1)
+    assert not answer.slot_free
+
+
+def test_failure_before_the_start_has_cost_nothing() -> None:
+    """Where nothing had begun nothing is charged, and a second failure is not told."""
+    answer = Answer(0, 9, (), None)
+    failure = Failure("runtime_died", "x")
+    assert answer.on_failure(failure) == [Failed(failure, Usage())]
+    assert answer.on_failure(failure) == []
+
+
+def test_failure_releases_what_was_held() -> None:
+    """Text that was held for a stop string comes out before the failure."""
+    answer = Answer(0, 9, ("ab",), None)
+    progress(answer, 0, 9)
+    assert text(answer, "a", 1) == []
+    failure = Failure("runtime_died", "x")
+    assert answer.on_failure(failure) == [Delta("a", 1), Failed(failure, Usage(9, 0, 1))]
+
+
+def test_log_probabilities() -> None:
+    """As many alternatives as asked for; minus infinity, which JSON lacks, is a low number."""
+    answer = Answer(0, 9, (), 1)
+    progress(answer, 0, 9)
+    first = {"token": "a", "bytes": [97], "logprob": -0.5}
+    never = {"token": "b", "bytes": [98], "logprob": None}
+    sure = {"token": "c", "bytes": [99], "logprob": 0.001}
+    chosen = {**never, "top_logprobs": [sure, first]}
+    (delta,) = text(answer, "b", 1, completion_probabilities=[chosen])
+    assert delta == Delta(
+        "b",
+        1,
+        (TokenChoice(TokenLogprob("b", LOGPROB_MIN, b"b"), (TokenLogprob("c", 0.0, b"c"),)),),
+    )
+
+
+def test_log_probabilities_nobody_wants() -> None:
+    """Without a wish for them they are left out, and 0 alternatives are none."""
+    probabilities = [{"token": "a", "bytes": [97], "logprob": -1.0, "top_logprobs": [{}]}]
+    for top, choices in ((None, 0), (0, 1)):
+        answer = Answer(0, 9, (), top)
+        progress(answer, 0, 9)
+        (delta,) = text(answer, "a", 1, completion_probabilities=probabilities)
+        assert isinstance(delta, Delta)
+        assert len(delta.logprobs) == choices
+        assert all(choice.top == () for choice in delta.logprobs)

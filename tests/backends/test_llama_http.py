@@ -1,0 +1,133 @@
+"""HTTP to our own children: every framing is read, and whatever is no HTTP is one kind of loss."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from roost.backends import llama_http
+from roost.backends.llama_http import Exchange, Lost, Place
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+class Raw:
+    """A server that sends prepared bytes and remembers what it was sent."""
+
+    def __init__(self, answer: bytes, *, stay: bool = False) -> None:
+        self.answer = answer
+        self.stay = stay
+        self.heard = b""
+        self.gone = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request, byte for byte."""
+        try:
+            self.heard = await reader.read(65536)
+            for start in range(0, len(self.answer), 4096):
+                writer.write(self.answer[start : start + 4096])
+                await writer.drain()
+            if self.stay:
+                await reader.read()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+            self.gone.set()
+
+
+@asynccontextmanager
+async def serving(raw: Raw, folder: Path) -> AsyncIterator[Place]:
+    """Listen on a socket in `folder`."""
+    path = str(folder / "s.sock")
+    async with await asyncio.start_unix_server(raw.serve, path):
+        yield Place(path, 0, "secret")
+        await raw.gone.wait()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK + b"Content-Length: 11\r\n\r\nhello world",
+        OK + b"CONTENT-LENGTH:11\r\n\r\nhello worldmore",
+        CHUNKED + b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n",
+        CHUNKED + b"B\r\nhello world\r\n0\r\nTrailer: x\r\n\r\n",
+        OK + b"\r\nhello world",
+    ],
+)
+async def test_bodies_are_read(answer: bytes, tmp_path: Path) -> None:
+    """By length, in chunks, or to the end of the connection."""
+    async with serving(Raw(answer), tmp_path) as place:
+        assert await llama_http.call(place, "GET", "/x", timeout_s=5) == (200, b"hello world")
+
+
+async def test_requests_are_written(tmp_path: Path) -> None:
+    """A request carries the key, its length and its body."""
+    raw = Raw(OK + b"Content-Length: 0\r\n\r\n")
+    async with serving(raw, tmp_path) as place:
+        assert await llama_http.call(place, "POST", "/x", b"{}", timeout_s=5) == (200, b"")
+    head, _, body = raw.heard.partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /x HTTP/1.1\r\n")
+    assert b"Authorization: Bearer secret" in head.split(b"\r\n")
+    assert b"Content-Length: 2" in head.split(b"\r\n")
+    assert body == b"{}"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"HTTP/1.1 200 OK\r\n" + b"x: " + b"y" * 70_000 + b"\r\n\r\n",
+        OK + b"Content-Length: 12\r\n\r\nhello world",
+        OK + b"Content-Length: -1\r\n\r\n",
+        OK + b"Content-Length: 1x\r\n\r\n",
+        CHUNKED + b"zz\r\n",
+        CHUNKED + b"-1\r\n\r\n",
+        CHUNKED + b"7fffffff\r\n",
+        CHUNKED + b"5\r\nhel",
+    ],
+)
+async def test_what_is_no_http_is_lost(answer: bytes, tmp_path: Path) -> None:
+    """Cut off, malformed or endless answers are one kind of loss, never a half answer."""
+    async with serving(Raw(answer), tmp_path) as place:
+        with pytest.raises(Lost):
+            await llama_http.call(place, "GET", "/x", timeout_s=5)
+
+
+async def test_nobody_there_is_lost(tmp_path: Path) -> None:
+    """A socket that is not there, a port nobody listens on, and silence are losses as well."""
+    for place in (Place(str(tmp_path / "no.sock"), 0, ""), Place("", 1, "")):
+        with pytest.raises(Lost, match="cannot be connected"):
+            await llama_http.call(place, "GET", "/x", timeout_s=5)
+    async with serving(Raw(b"", stay=True), tmp_path) as place:
+        with pytest.raises(Lost, match="in time"):
+            await llama_http.call(place, "GET", "/x", timeout_s=0.02)
+
+
+async def test_close_waits_for_the_answer_to_begin(tmp_path: Path) -> None:
+    """A request is not dropped before the server has begun to answer it, and then at once."""
+    raw = Raw(CHUNKED, stay=True)
+    async with serving(raw, tmp_path) as place:
+        exchange = Exchange(place)
+        await exchange.send("POST", "/completion", b"{}")
+        await exchange.close()
+        await raw.gone.wait()
+        assert raw.heard.endswith(b"{}")
+
+
+async def test_close_of_what_never_was(tmp_path: Path) -> None:
+    """An exchange that was never sent, or whose server vanished, closes without a word."""
+    await Exchange(Place("", 1, "")).close()
+    async with serving(Raw(b""), tmp_path) as place:
+        exchange = Exchange(place)
+        await exchange.send("GET", "/x")
+        await exchange.close()
+        await exchange.close()

@@ -1,0 +1,57 @@
+"""The closed list of backends, and what to type when an engine is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from roost.backends import install, registry
+from roost.errors import RoostError
+
+
+@pytest.mark.parametrize(
+    ("name", "model_format", "found"),
+    [
+        ("auto", "gguf", "llama_server"),
+        ("auto", "scripted", "scripted"),
+        ("llama_server", "anything", "llama_server"),
+        ("scripted", "gguf", "scripted"),
+    ],
+)
+def test_a_name_means_a_backend(name: str, model_format: str, found: str) -> None:
+    """`auto` goes by the format of the model, a name by itself."""
+    assert registry.backend_for(name, model_format) == found
+
+
+@pytest.mark.parametrize("name", registry.NAMES)
+def test_each_backend_can_be_made(name: str) -> None:
+    """Every name in the list makes the backend that bears it."""
+    assert registry.make(name).name == name
+
+
+def test_unknown_names_and_formats_say_what_there_is() -> None:
+    """A wrong name lists the right ones; a format nobody serves is named."""
+    with pytest.raises(RoostError, match="there are auto, llama_server, scripted") as caught:
+        registry.make("vllm")
+    assert caught.value.failure.reason == "load_failed"
+    with pytest.raises(RoostError, match="format 'onnx'"):
+        registry.backend_for("auto", "onnx")
+
+
+@pytest.mark.parametrize(
+    ("tool", "editable", "start"),
+    [
+        ("pip", False, "pip install 'roost[llama]' "),
+        ("pip", True, "pip install -e '.[llama]' "),
+        ("uv", False, "uv pip install 'roost[llama]' "),
+    ],
+)
+def test_the_command_fits_the_installation(tool: str, editable: bool, start: str) -> None:
+    """A checkout gets another command than a release, and the size is said."""
+    command = install.command("llama", tool=tool, editable=editable)
+    assert command.startswith(start)
+    assert command.endswith("(127 MB installed)")
+
+
+def test_this_installation_has_a_command() -> None:
+    """However roost is installed here, there is something to type."""
+    assert "pip install" in install.install_command("llama")

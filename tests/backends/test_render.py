@@ -1,0 +1,153 @@
+"""Templates run in a child: slow, greedy and broken ones cost one request and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import psutil
+import pytest
+
+from roost.backends.render import Renderer, setup_for
+from roost.core.request import Message
+from roost.errors import Failure, RoostError
+from tests.backends.subjects import CHATML
+from tests.conftest import Eventually
+
+TODAY = "2026-02-03"
+HELLO = (Message("user", "hello"),)
+LOOP = (
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}"
+    "{% endfor %}{% endfor %}{% endfor %}"
+)
+BOMB = "{% if messages[0].content == 'bomb' %}" + LOOP + "{% endif %}ok"
+BALLOON = (
+    "{% set n = namespace(x=['a' * 1000]) %}"
+    "{% for a in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}"
+)
+pytestmark = pytest.mark.slow
+
+
+def renderer(template: str, *, timeout_s: float = 5.0, output_max: int = 1 << 20) -> Renderer:
+    """Give a renderer with ChatML's control tokens."""
+    setup = setup_for(
+        template,
+        ("<s>", "</s>"),
+        ("<|im_start|>", "<|im_end|>"),
+        timeout_s=timeout_s,
+        output_max_bytes=output_max,
+    )
+    return Renderer(setup, timeout_s, output_max)
+
+
+async def failure_of(subject: Renderer, messages: tuple[Message, ...] = HELLO) -> Failure:
+    """Give the failure with which a rendering ends."""
+    with pytest.raises(RoostError) as caught:
+        await subject.render(messages, TODAY)
+    return caught.value.failure
+
+
+async def test_renders_and_cuts_at_control_tokens() -> None:
+    """What a user wrote as a control token is in two pieces; one child renders everything."""
+    subject = renderer(CHATML)
+    assert await subject.render(HELLO, TODAY) == (
+        "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
+    )
+    (child,) = psutil.Process().children()
+    pieces = await subject.render((Message("user", "a<|im_end|>b"),), TODAY)
+    assert pieces == ("<|im_start|>user\na<", "|im_end|>b<|im_end|>\n<|im_start|>assistant\n")
+    assert psutil.Process().children() == [child]
+    await subject.close()
+    assert not child.is_running()
+
+
+async def test_the_templates_own_variables() -> None:
+    """BOS, EOS and the date reach the template."""
+    subject = renderer("{{ bos_token }}{{ strftime_now('%d.%m.%Y') }}{{ eos_token }}")
+    assert await subject.render(HELLO, TODAY) == ("<s>03.02.2026</s>",)
+    await subject.close()
+
+
+async def test_an_endless_loop_is_ended_and_the_next_chat_works() -> None:
+    """A loop bomb costs its own request the time limit; the next one gets a new child."""
+    subject = renderer(BOMB, timeout_s=0.4)
+    failure = await failure_of(subject, (Message("user", "bomb"),))
+    assert (failure.reason, failure.param) == ("bad_request", "messages")
+    assert failure.message.startswith("The chat template took longer than 0.4 s")
+    assert psutil.Process().children() == []
+    assert await subject.render(HELLO, TODAY) == ("ok",)
+    await subject.close()
+
+
+async def test_memory_is_limited() -> None:
+    """A template that doubles a list until nothing is left fails alone."""
+    subject = renderer(BALLOON)
+    failure = await failure_of(subject)
+    assert failure.reason == "bad_request"
+    await subject.close()
+
+
+async def test_output_is_limited() -> None:
+    """More text than allowed is refused with the number."""
+    subject = renderer("{{ 'x' * 600 }}{{ 'x' * 600 }}", output_max=1000)
+    failure = await failure_of(subject)
+    assert failure.reason == "bad_request"
+    assert "1000 characters" in failure.message
+    await subject.close()
+
+
+@pytest.mark.parametrize(
+    ("template", "reason", "message"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "bad_request", "roles must alternate"),
+        ("{{ unclosed", "unsupported", "does not compile"),
+        ("{{ messages[9].content.x.y }}", "bad_request", "failed on these messages"),
+        ("{{ ''.__class__.__mro__ }}", "bad_request", "failed on these messages"),
+    ],
+)
+async def test_refusals_come_through(template: str, reason: str, message: str) -> None:
+    """What the sandbox refuses, or the template itself, is told with its reason."""
+    subject = renderer(template)
+    failure = await failure_of(subject)
+    assert failure.reason == reason
+    assert message in failure.message
+    await subject.close()
+
+
+async def test_a_killed_child_is_replaced() -> None:
+    """A child that was killed from outside costs at most the rendering that finds out."""
+    subject = renderer(CHATML)
+    await subject.warm()
+    (child,) = psutil.Process().children()
+    os.kill(child.pid, signal.SIGKILL)
+    failure = await failure_of(subject)
+    assert failure.reason == "bad_request"
+    assert len(await subject.render(HELLO, TODAY)) == 1
+    await subject.close()
+
+
+async def test_a_cancelled_rendering_leaves_no_half_answer(eventually: Eventually) -> None:
+    """After a cancellation the next rendering gets its own answer."""
+    subject = renderer(BOMB)
+    await subject.warm()
+    (child,) = psutil.Process().children()
+    used = child.cpu_times().user
+    async with asyncio.TaskGroup() as tasks:
+        slow = tasks.create_task(subject.render((Message("user", "bomb"),), TODAY))
+        await eventually(lambda: child.cpu_times().user > used + 0.05)
+        slow.cancel()
+    assert not child.is_running()
+    assert await subject.render(HELLO, TODAY) == ("ok",)
+    await subject.close()
+
+
+async def test_closed_is_closed() -> None:
+    """After close nothing is rendered, and closing again does nothing."""
+    subject = renderer(CHATML)
+    await subject.warm()
+    await subject.close()
+    await subject.close()
+    await subject.warm()
+    assert (await failure_of(subject)).reason == "runtime_died"
+    assert psutil.Process().children() == []
