@@ -19,6 +19,8 @@ from roost.wire.heartbeat import LinkSettings
 if TYPE_CHECKING:
     from roost.config import Settings
     from roost.fleet.settings import Policy
+    from roost.gateway.upstream.gateway import UpstreamSettings
+    from roost.gateway.upstream.targets import Target
 
 LISTENER_SETTINGS = (
     "host",
@@ -153,4 +155,33 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
         allowed_hosts=settings.allowed_hosts,
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
         link_message_max_bytes=settings.link_message_max_bytes,
+    )
+
+
+def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> UpstreamSettings:
+    """Return everything a stateless gateway is told."""
+    from roost.fleet.upstream_pool import PoolSettings
+    from roost.gateway.upstream.client import ClientLimits
+    from roost.gateway.upstream.gateway import UpstreamSettings
+    from roost.gateway.upstream.proxy import RelayLimits
+
+    return UpstreamSettings(
+        targets=targets,
+        listener=listener(settings),
+        limits=limits(settings),
+        pool=PoolSettings(
+            max_in_flight=settings.upstream_max_in_flight,
+            queue_length=settings.upstream_queue_length,
+            queue_wait_s=settings.queue_wait_s,
+            attempts=settings.retry_attempts,
+            probe_s=settings.upstream_probe_s,
+            fleet=fleet_settings(settings),
+        ),
+        relay=RelayLimits(
+            idle_s=settings.upstream_idle_s, commit_after_s=settings.stream_commit_after_s
+        ),
+        client=ClientLimits(connect_s=settings.upstream_connect_s),
+        allowed_hosts=settings.allowed_hosts,
+        places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
+        probe_path=settings.upstream_probe_path,
     )

@@ -40,6 +40,13 @@ def open_home(settings: Settings) -> Home:
     return Home.open(Path(settings.home))
 
 
+def start_logging(settings: Settings) -> None:
+    """Set up the log of a serving verb."""
+    from roost.observe import logs
+
+    logs.configure(settings.log_level, settings.log_format)
+
+
 def human_bytes(size: float) -> str:
     """Write a size for people: `98.4 MB`."""
     for unit in ("B", "kB", "MB", "GB"):

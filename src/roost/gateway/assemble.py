@@ -75,6 +75,11 @@ class Gateway:
         """Serve a node over this connection, until it ends."""
         self._tasks.start(self._serve_link(connection), "node link")
 
+    async def drain(self, grace_s: float) -> bool:
+        """Take nothing new and let what runs end; False if `grace_s` was not enough."""
+        self.mind.drain()
+        return self.front is None or await self.front.drain(grace_s)
+
     async def close(self, grace_s: float) -> None:
         """Take nothing new, let what runs end within `grace_s`, then end everything."""
         self.mind.drain()

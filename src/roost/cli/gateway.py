@@ -1,0 +1,102 @@
+"""WIRING: `roost gateway`: in front of nodes that join, or of servers given by --upstream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roost.cli import options
+from roost.cli.lifetime import Lifetime
+from roost.cli.stores import open_to_listen
+from roost.errors import fail
+
+if TYPE_CHECKING:
+    from roost.cli.stores import Stores
+    from roost.config import Settings
+    from roost.gateway.assemble import Gateway
+    from roost.gateway.upstream.gateway import UpstreamGateway
+    from roost.gateway.upstream.targets import Target
+
+DESCRIPTION = """\
+Stand in front of nodes that join with `roost node --join URL --token T`, or, with --upstream, of
+any OpenAI-compatible servers: a fixed in-flight limit for each, instant refusal, least in flight
+first.
+"""
+UPSTREAM_SETTINGS = ("upstream.", "max_in_flight")
+
+
+def main(arguments: list[str]) -> int:
+    """Run until a signal ends it."""
+    from roost.cli.gateway_parts import GATEWAY_SETTINGS
+    from roost.gateway.loop import run
+
+    parser = options.parser("gateway", DESCRIPTION, (*GATEWAY_SETTINGS, *UPSTREAM_SETTINGS))
+    parser.add_argument(
+        "--upstream", action="append", default=[], metavar="URL", help="a server; may be repeated"
+    )
+    parser.add_argument(
+        "--upstream-key",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="its key, in the order of --upstream; '-' for none",
+    )
+    parsed = parser.parse_args(arguments)
+    settings = options.load(parsed).settings
+    options.start_logging(settings)
+    targets = _targets(parsed.upstream, parsed.upstream_key)
+    return run(_upstream(settings, targets) if targets else _fleet(settings))
+
+
+def _targets(urls: list[str], keys: list[str]) -> tuple[Target, ...]:
+    from roost.gateway.upstream.targets import parse_target
+
+    if len(keys) > len(urls):
+        raise fail("bad_request", "There are more --upstream-key than --upstream.")
+    padded = [None if key == "-" else key for key in keys] + [None] * (len(urls) - len(keys))
+    pairs = enumerate(zip(urls, padded, strict=True), start=1)
+    try:
+        return tuple(parse_target(url, number, key) for number, (url, key) in pairs)
+    except ValueError as error:
+        raise fail("bad_request", f"--upstream: {error}.") from None
+
+
+async def _fleet(settings: Settings) -> int:
+    from roost.cli.access import by_keys, by_tokens
+    from roost.cli.gateway_parts import gateway_settings
+    from roost.gateway.assemble import open_gateway
+
+    stores = open_to_listen(settings)
+    gateway = await open_gateway(
+        gateway_settings(settings), by_keys(stores.keys), by_tokens(stores.tokens)
+    )
+    assert gateway.front is not None, "an open gateway listens"
+    print(f"roost listens on {gateway.front.url}; nodes join with: roost node --join URL --token T")
+    return await _live(settings, stores, gateway)
+
+
+async def _upstream(settings: Settings, targets: tuple[Target, ...]) -> int:
+    from roost.cli.access import by_keys
+    from roost.cli.gateway_parts import upstream_settings
+    from roost.gateway.upstream.gateway import open_upstream_gateway
+
+    stores = open_to_listen(settings)
+    gateway = await open_upstream_gateway(
+        upstream_settings(settings, targets), by_keys(stores.keys)
+    )
+    assert gateway.front is not None, "an open gateway listens"
+    print(f"roost listens on {gateway.front.url} in front of {len(targets)} servers")
+    return await _live(settings, stores, gateway)
+
+
+async def _live(settings: Settings, stores: Stores, gateway: Gateway | UpstreamGateway) -> int:
+    lifetime = Lifetime(settings.drain_grace_s)
+    lifetime.listen()
+    assert gateway.front is not None, "an open gateway listens"
+    try:
+        with stores.home.record_instance(gateway.front.url):
+            await lifetime.wait()
+            await lifetime.wind_down(gateway.drain)
+    finally:
+        await gateway.close(0.0)
+        stores.close()
+    return lifetime.code

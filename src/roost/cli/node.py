@@ -1,0 +1,80 @@
+"""WIRING: `roost node`: lend this machine's models to a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from roost.cli import options
+from roost.cli.lifetime import Lifetime
+from roost.cli.node_parts import NODE_SETTINGS, open_node
+from roost.cli.stores import open_stores
+from roost.errors import RoostError, fail
+from roost.node.dial import BackoffSettings, keep_joined
+from roost.node.socket_connection import Address, dial, link_url
+from roost.observe import logs
+
+if TYPE_CHECKING:
+    from roost.config import Settings
+    from roost.node.loop import NodeLoop
+
+SETTINGS = (*NODE_SETTINGS, "link.", "drain.", "log_level", "log_format")
+DESCRIPTION = """\
+Join a gateway and serve this machine's models through it. The node dials the gateway's address, so
+it needs no open port of its own; make the token with `roost token` where the gateway runs.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run until a signal ends it, or the gateway says that there is no point in trying."""
+    parser = options.parser("node", DESCRIPTION, SETTINGS)
+    parser.add_argument("--join", required=True, metavar="URL", help="the gateway's address")
+    parser.add_argument("--token", required=True, metavar="T", help="a join token")
+    parser.add_argument("--ca-file", default="", help="authorities for the gateway's certificate")
+    parsed = parser.parse_args(arguments)
+    settings = options.load(parsed).settings
+    options.start_logging(settings)
+    from roost.gateway.loop import run
+
+    link_url(parsed.join)
+    address = Address(parsed.join, parsed.token, parsed.ca_file, settings.link_message_max_bytes)
+    return run(_node(settings, address))
+
+
+async def _node(settings: Settings, address: Address) -> int:
+    stores = open_stores(settings)
+    lifetime = Lifetime(settings.drain_grace_s)
+    lifetime.listen()
+    try:
+        models = stores.models.list()
+        if not models:
+            raise fail("bad_request", "No model is installed here: see `roost pull --help`.")
+        identity, held = stores.home.claim_node()
+        with held, TemporaryDirectory(prefix="roost-") as folder:
+            node = open_node(settings, stores, models, identity, folder)
+            await _live(node, address, lifetime)
+    finally:
+        stores.close()
+    return lifetime.code
+
+
+async def _live(node: NodeLoop, address: Address, lifetime: Lifetime) -> None:
+    """Stay joined until a signal, or until the gateway says that there is no point."""
+    log, dice = logs.get(), random.Random()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(node.run())
+        joining = keep_joined(partial(dial, address), node.serve_link, BackoffSettings(), dice, log)
+        joined = group.create_task(joining)
+        waiting = group.create_task(lifetime.wait())
+        await asyncio.wait((joined, waiting), return_when=asyncio.FIRST_COMPLETED)
+        await lifetime.wind_down(node.stop)
+        # A second signal cuts the drain short, but never what ends the children.
+        await node.stop(0.0)
+        waiting.cancel()
+        if not joined.done():
+            joined.cancel()
+            return
+    raise RoostError(joined.result())

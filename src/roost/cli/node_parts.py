@@ -1,0 +1,92 @@
+"""WIRING: from settings and stores to a running node."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from roost import __version__
+from roost.backends.base import StartSettings
+from roost.backends.registry import backend_for, make
+from roost.core.ids import ModelId
+from roost.core.model import Manifest, RuntimeOptions
+from roost.node.agent import Agent
+from roost.node.loop import LoopSettings, NodeLoop
+from roost.node.settings import AgentSettings
+from roost.node.shelf import Shelf, ShelfSettings
+from roost.observe import logs
+from roost.wire.heartbeat import LinkSettings
+from roost.wire.messages import VERSION, Hello
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roost.backends.base import Backend
+    from roost.cli.stores import Stores
+    from roost.config import Settings
+    from roost.core.ids import NodeId
+
+NODE_SETTINGS = (
+    "slots",
+    "max_in_flight",
+    "ctx",
+    "batch",
+    "threads",
+    "backend",
+    "llama_server",
+    "runtime.",
+    "render.",
+)
+
+
+def open_node(
+    settings: Settings, stores: Stores, models: Sequence[Manifest], node: NodeId, folder: str
+) -> NodeLoop:
+    """Put a node together; `folder` is private to it and holds the sockets of its runtimes."""
+
+    def backend_of(model: Manifest) -> Backend:
+        name = backend_for(settings.backend, model.format)
+        return make(name, llama_server_path=settings.llama_server)
+
+    shelf = Shelf(models, backend_of, _shelf_settings(settings, stores, folder))
+    # Every start is another instance, so that a gateway can tell a new life from a new link.
+    instance = secrets.token_hex(8)
+    hello = Hello(VERSION, node, socket.gethostname(), instance, f"roost {__version__}")
+    agent = Agent(_agent_settings(settings), shelf.offers())
+    return NodeLoop(agent, shelf.start, hello, _loop_settings(settings), time.monotonic, logs.get())
+
+
+def preloaded(settings: Settings, models: Sequence[Manifest]) -> ModelId | None:
+    """Name the model to load at once: the default one, or the only one."""
+    names = [model.id for model in models]
+    if settings.default_model in names:
+        return ModelId(settings.default_model)
+    return names[0] if len(names) == 1 else None
+
+
+def _loop_settings(settings: Settings) -> LoopSettings:
+    link = LinkSettings(ping_s=settings.link_ping_s, dead_s=settings.link_dead_s)
+    return LoopSettings(stop_grace_s=settings.runtime_stop_grace_s, link=link)
+
+
+def _agent_settings(settings: Settings) -> AgentSettings:
+    backend = settings.backend if settings.backend != "auto" else "llama_server"
+    return AgentSettings(backend=backend, max_in_flight=settings.max_in_flight)
+
+
+def _shelf_settings(settings: Settings, stores: Stores, folder: str) -> ShelfSettings:
+    return ShelfSettings(
+        options=RuntimeOptions(settings.ctx, settings.slots, settings.batch, settings.threads),
+        folder=folder,
+        log_folder=str(stores.home.logs),
+        start=StartSettings(
+            workdir=folder,
+            log_path="",
+            start_timeout_s=settings.runtime_start_timeout_s,
+            release_timeout_s=settings.runtime_release_timeout_s,
+            render_timeout_s=settings.render_timeout_s,
+            render_output_max_bytes=settings.render_output_max_bytes,
+        ),
+    )

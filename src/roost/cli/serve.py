@@ -1,0 +1,121 @@
+"""WIRING: `roost serve`: gateway and node in one process, over a link in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from roost.cli import options
+from roost.cli.banner import banner
+from roost.cli.gateway_parts import GATEWAY_SETTINGS
+from roost.cli.lifetime import Lifetime
+from roost.cli.node_parts import NODE_SETTINGS, open_node, preloaded
+from roost.cli.stores import Stores, open_to_listen
+from roost.errors import fail
+from roost.wire.memory import memory_pair
+
+if TYPE_CHECKING:
+    from roost.config import Settings
+    from roost.core.model import Manifest
+    from roost.gateway.assemble import Gateway
+    from roost.node.loop import NodeLoop
+
+SETTINGS = (*GATEWAY_SETTINGS, *NODE_SETTINGS)
+DESCRIPTION = """\
+Serve every installed model on this machine, or MODEL.gguf where it lies, on one address that OpenAI
+clients understand. The default model, or the only one, is loaded at once, others when first asked
+for. Ctrl-C ends everything; TERM lets running answers end first.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run until a signal ends it."""
+    parser = options.parser("serve", DESCRIPTION, SETTINGS)
+    parser.add_argument("file", nargs="?", metavar="MODEL.gguf", help="serve this file only")
+    parsed = parser.parse_args(arguments)
+    return run(options.load(parsed).settings, parsed.file)
+
+
+def run(settings: Settings, file: str | None = None) -> int:
+    """Serve with these settings; `file` is a model file that stays where it is."""
+    from roost.gateway.loop import run as run_loop
+
+    options.start_logging(settings)
+    stores = open_to_listen(settings)
+    try:
+        models = _models(stores, file)
+        _check_default(settings, models)
+        return run_loop(_serve(settings, stores, models))
+    finally:
+        stores.close()
+
+
+def _models(stores: Stores, file: str | None) -> tuple[Manifest, ...]:
+    if file is None:
+        return stores.models.list()
+    bar = options.Progress()
+    try:
+        return (
+            stores.models.add_file(
+                Path(file), link=True, progress=lambda done, total: bar("reading", done, total)
+            ),
+        )
+    finally:
+        bar.close()
+
+
+def _check_default(settings: Settings, models: tuple[Manifest, ...]) -> None:
+    wanted = settings.default_model
+    if wanted and wanted not in [model.id for model in models]:
+        raise fail("bad_request", f"--default-model: no model {wanted!r} is installed.")
+
+
+async def _serve(settings: Settings, stores: Stores, models: tuple[Manifest, ...]) -> int:
+    from roost.cli.access import by_keys, by_tokens
+    from roost.cli.gateway_parts import gateway_settings
+    from roost.gateway.assemble import open_gateway
+
+    lifetime = Lifetime(settings.drain_grace_s)
+    lifetime.listen()
+    gateway = await open_gateway(
+        gateway_settings(settings), by_keys(stores.keys), by_tokens(stores.tokens)
+    )
+    identity, held = stores.home.claim_node()
+    try:
+        with held, TemporaryDirectory(prefix="roost-") as folder:
+            node = open_node(settings, stores, models, identity, folder)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(node.run())
+                _join(group, gateway, node)
+                model = preloaded(settings, models)
+                if model is not None:
+                    await node.preload(model)
+                await _live(settings, stores, gateway, lifetime, models)
+                # The gateway has drained, so nothing runs here that somebody waits for.
+                await node.stop(0.0)
+    finally:
+        await gateway.close(0.0)
+    return lifetime.code
+
+
+def _join(group: asyncio.TaskGroup, gateway: Gateway, node: NodeLoop) -> None:
+    node_side, gateway_side = memory_pair()
+    gateway.join(gateway_side)
+    group.create_task(node.serve_link(node_side))
+
+
+async def _live(
+    settings: Settings,
+    stores: Stores,
+    gateway: Gateway,
+    lifetime: Lifetime,
+    models: tuple[Manifest, ...],
+) -> None:
+    assert gateway.front is not None, "an open gateway listens"
+    url = gateway.front.url + settings.base_path
+    with stores.home.record_instance(url):
+        print(banner(url, models, keys_exist=stores.keys.any_keys()), flush=True)
+        await lifetime.wait()
+        await lifetime.wind_down(gateway.drain)

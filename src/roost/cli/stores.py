@@ -1,0 +1,50 @@
+"""WIRING: ROOST_HOME and its stores, opened for a serving verb."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from roost.cli import options
+
+if TYPE_CHECKING:
+    from roost.config import Settings
+    from roost.store.database import Database
+    from roost.store.home import Home
+    from roost.store.keys import KeyStore
+    from roost.store.models import ModelStore
+    from roost.store.tokens import TokenStore
+
+
+class Stores(NamedTuple):
+    """What a serving verb reads and writes on disk."""
+
+    home: Home
+    database: Database
+    keys: KeyStore
+    tokens: TokenStore
+    models: ModelStore
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+
+def open_stores(settings: Settings) -> Stores:
+    """Open everything."""
+    from roost.store.database import Database
+    from roost.store.keys import KeyStore
+    from roost.store.models import ModelStore
+    from roost.store.tokens import TokenStore
+
+    home = options.open_home(settings)
+    database = Database.open(home)
+    return Stores(home, database, KeyStore(database), TokenStore(database), ModelStore(home))
+
+
+def open_to_listen(settings: Settings) -> Stores:
+    """Open everything, and refuse to listen where that would not be safe."""
+    from roost.cli.gateway_parts import check_exposure
+
+    stores = open_stores(settings)
+    check_exposure(settings, keys_exist=stores.keys.any_keys())
+    return stores
