@@ -241,7 +241,8 @@ class World(RuleBasedStateMachine):
     def event(self, data: st.DataObject) -> None:
         """A backend's stream produces its next event."""
         key = data.draw(st.sampled_from(sorted(set(self.running) - self.over, key=str)))
-        choices: list[StreamEvent] = [Delta("x")] * 6 + [Finished("stop", Usage(3, 1, 1))] * 2
+        done = Finished("stop", Usage(3, 1, 1))
+        choices: list[StreamEvent] = [*[Delta("x")] * 6, done, done]
         choices += [Failed(Failure(reason, "no")) for reason in ("runtime_error", "runtime_died")]
         choices += [] if key in self.begun else [Started(3, 1, 0)]
         choices += [] if key in self.decoding else [PrefillProgress(2, 3)]

@@ -16,7 +16,6 @@ import msgspec
 
 from roost.core.ids import ModelId
 from roost.core.snapshots import ModelOffer
-from roost.errors import Failure
 from roost.node.agent import DRAINING, Agent, AgentStatistics
 from roost.node.effects import Effect
 from roost.node.perform import Hands, Launch, Report, perform
@@ -64,14 +63,13 @@ class NodeLoop:
         self._clock = clock
         self._log = log
         self._inbox: asyncio.Queue[Report] = asyncio.Queue(settings.inbox_max)
-        self._hands = Hands(agent, launch, self.tell, log)
+        self._hands = Hands(agent, launch, self._inbox, log)
         self._hands.stop_grace_s = settings.stop_grace_s
         self._last_link = 0
         self._ticked_at = clock()
-        self._is_ending = False
+        self._is_draining = self._is_ending = self._is_leaving = False
         self._idle = asyncio.Event()
-        self._links_gone = asyncio.Event()
-        self._links_gone.set()
+        self._over = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until `stop` has done its work; a cancel stops everything at once."""
@@ -82,38 +80,34 @@ class NodeLoop:
                 await self._write()
                 measuring.cancel()
         finally:
-            self._is_ending = True
+            self._over.set()
             for runtime in list(self._hands.runtimes.values()):
                 await runtime.stop(self._settings.stop_grace_s)
 
-    async def tell(self, report: Report) -> None:
-        """Give the agent a report, waiting for room in the inbox."""
-        await self._inbox.put(report)
-
     async def preload(self, model: ModelId) -> None:
         """Load a model in the background."""
-        await self.tell(partial(self._agent.on_preload, model))
+        await self._hands.tell(partial(self._agent.on_preload, model))
 
     async def set_models(self, offers: Iterable[ModelOffer]) -> None:
         """These models are installed now."""
-        await self.tell(partial(self._agent.on_models, tuple(offers)))
+        await self._hands.tell(partial(self._agent.on_models, tuple(offers)))
 
     async def stop(self, grace_s: float) -> bool:
-        """Drain for `grace_s`, then end what is left, say goodbye to every gateway and end `run`.
+        """Drain for `grace_s`, end what is left, say goodbye to every gateway, and end `run`.
 
         Returns whether everything had ended by itself.
         """
-        await self.tell(self._agent.on_drain)
+        await self._hands.tell(self._drain)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace_s)
         drained = self._idle.is_set()
-        await self.tell(self._shut_down)
-        await self._links_gone.wait()
+        await self._hands.tell(self._shut_down)
+        await self._over.wait()
         return drained
 
     async def serve_link(self, connection: NodeConnection) -> Close:
         """Be a node on this connection until it ends, and say why it did."""
-        if self._is_ending:
+        if self._is_leaving or self._over.is_set():
             await connection.close()
             return Close(DRAINING, again=False)
         self._last_link += 1
@@ -123,15 +117,12 @@ class NodeLoop:
         pump = Pump(end, connection, deliver, self._settings.pump, self._clock)
         pump.start_with(end.start())
         self._hands.links[link] = pump
-        self._links_gone.clear()
         try:
             return await pump.run()
         finally:
             del self._hands.links[link]
-            if not self._hands.links:
-                self._links_gone.set()
-            if not self._is_ending:
-                await self.tell(partial(self._agent.on_link_down, link))
+            if not self._over.is_set():
+                await self._hands.tell(partial(self._agent.on_link_down, link))
 
     def statistics(self) -> AgentStatistics:
         """The agent at a glance."""
@@ -141,9 +132,9 @@ class NodeLoop:
         match message:
             case Welcome():
                 self._log.info("link_up", gateway=message.gateway)
-                await self.tell(partial(self._agent.on_link_up, link))
+                await self._hands.tell(partial(self._agent.on_link_up, link))
             case Open() | Credit() | Cancel():
-                await self.tell(partial(self._agent.on_message, link, message))
+                await self._hands.tell(partial(self._agent.on_message, link, message))
             case _:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
 
@@ -165,33 +156,41 @@ class NodeLoop:
             return self._inbox.get_nowait()
         due = self._agent.next_tick()
         wait_s = None if due is None else max(0.0, due - self._clock())
-        try:
-            return await asyncio.wait_for(self._inbox.get(), wait_s)
-        except TimeoutError:
-            return None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                return await self._inbox.get()
+        return None
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             perform(self._hands, effect)
 
-    def _is_done(self) -> bool:
-        """Whether everything has ended; notices on the way that nothing runs any more."""
-        statistics = self._agent.statistics()
-        if statistics.draining and statistics.live == 0:
-            self._idle.set()
-        return self._is_ending and statistics.live == 0 and statistics.runtimes == 0
+    def _drain(self, now: float) -> list[Effect]:
+        self._is_draining = True
+        return self._agent.on_drain(now)
 
     def _shut_down(self, now: float) -> list[Effect]:
-        """After the agent's last words every link gets a goodbye, and no new one is served."""
         self._is_ending = True
-        effects = self._agent.on_shutdown(now)
-        self._perform(effects)
-        for pump in self._hands.links.values():
-            pump.post(Goodbye(DRAINING, again=False))
-        return []
+        return self._agent.on_shutdown(now)
+
+    def _is_done(self) -> bool:
+        """Whether the end has been reached; the steps towards it are taken here.
+
+        Goodbye comes when nothing runs: after every answer and every Released that can be sent.
+        """
+        if not self._is_draining:
+            return False
+        now = self._agent.statistics()
+        if now.live == 0:
+            self._idle.set()
+        if self._is_ending and not self._is_leaving and now.in_flight == now.runtimes == 0:
+            self._is_leaving = True
+            for pump in self._hands.links.values():
+                pump.post(Goodbye(DRAINING, again=False))
+        return self._is_leaving and now.live == 0 and not self._hands.links
 
     async def _measure(self) -> None:
         while True:
             rss_bytes, load_1m = await measure(list(self._hands.runtimes.values()))
-            await self.tell(partial(self._agent.on_telemetry, rss_bytes, load_1m))
+            await self._hands.tell(partial(self._agent.on_telemetry, rss_bytes, load_1m))
             await asyncio.sleep(self._settings.telemetry_s)

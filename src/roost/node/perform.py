@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -44,24 +44,33 @@ class Launch(Protocol):
 class Hands:
     """Everything the node's shell holds: runtimes, work under way, links.
 
-    `tell` gives the agent a report and waits for room; `asides` are reports that come of performing
-    itself, which cannot wait.
+    `tell` gives the agent a report and waits for room, `hint` gives it one that may be lost.
+    `asides` are reports that come of performing itself, which cannot wait.
     """
 
     def __init__(
-        self, agent: Agent, launch: Launch, tell: Callable[[Report], Awaitable[None]], log: Log
+        self, agent: Agent, launch: Launch, inbox: asyncio.Queue[Report], log: Log
     ) -> None:
         self.agent = agent
         self.launch = launch
-        self.tell = tell
         self.log = log
         self.stop_grace_s = 0.0
+        self._inbox = inbox
         self.group: asyncio.TaskGroup | None = None
         self.asides: deque[Report] = deque()
         self.runtimes: dict[RuntimeId, Runtime] = {}
         self.loads: dict[RuntimeId, Job] = {}
         self.jobs: dict[StreamKey, Job] = {}
         self.links: dict[int, Pump[FromNode, FromGateway]] = {}
+
+    async def tell(self, report: Report) -> None:
+        """Give the agent a report, waiting for room in the inbox."""
+        await self._inbox.put(report)
+
+    def hint(self, report: Report) -> None:
+        """Give the agent a report that the next one of its kind replaces; lost when it is busy."""
+        with suppress(asyncio.QueueFull):
+            self._inbox.put_nowait(report)
 
     @property
     def tasks(self) -> asyncio.TaskGroup:
@@ -148,20 +157,12 @@ def send(hands: Hands, effect: Send) -> None:
 async def _load(hands: Hands, effect: Load, job: Job) -> None:
     model, name = effect.model, effect.runtime
     started: list[Runtime] = []
-    failure: Failure | None = None
 
     async def start() -> None:
         progress = partial(_on_progress, hands, name)
         started.append(await hands.launch(model, name, progress))
 
-    try:
-        if not job.stopped:
-            await job.stoppable(start())
-    except RoostError as error:
-        failure = error.failure
-    except Exception as error:  # noqa: BLE001 - a defect in one backend is not the node's end
-        hands.log.error("internal_error", where="load", kind=type(error).__name__)
-        failure = DEFECT
+    failure = await _failure_of(hands, "load", job.stoppable(start))
     del hands.loads[name]
     if started:
         await _on_started(hands, name, started[0], job)
@@ -184,8 +185,8 @@ async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job)
 
 
 def _on_progress(hands: Hands, name: RuntimeId, progress: float) -> None:
-    """Backends call this from the loop's thread while they load; only the newest matters."""
-    hands.asides.append(partial(hands.agent.on_load_progress, name, progress))
+    """Backends call this while they load, as often as they like."""
+    hands.hint(partial(hands.agent.on_load_progress, name, progress))
 
 
 async def _watch(hands: Hands, name: RuntimeId, runtime: Runtime) -> None:
@@ -194,10 +195,7 @@ async def _watch(hands: Hands, name: RuntimeId, runtime: Runtime) -> None:
 
 
 async def _unload(hands: Hands, name: RuntimeId, runtime: Runtime) -> None:
-    try:
-        await runtime.stop(hands.stop_grace_s)
-    except RoostError as error:
-        hands.log.error("internal_error", where="unload", kind=error.failure.reason)
+    await _failure_of(hands, "unload", runtime.stop(hands.stop_grace_s))
     await _on_gone(hands, name)
 
 
@@ -210,19 +208,11 @@ async def _on_gone(hands: Hands, name: RuntimeId) -> None:
 
 async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
     done: list[Prepared] = []
-    failure: Failure | None = None
 
     async def work() -> None:
         done.append(await _runtime(hands, effect.runtime).prepare(effect.request))
 
-    try:
-        if not job.stopped:
-            await job.stoppable(work())
-    except RoostError as error:
-        failure = error.failure
-    except Exception as error:  # noqa: BLE001 - a defect in one backend is not the node's end
-        hands.log.error("internal_error", where="prepare", kind=type(error).__name__)
-        failure = DEFECT
+    failure = await _failure_of(hands, "prepare", job.stoppable(work))
     del hands.jobs[effect.key]
     agent, key = hands.agent, effect.key
     if job.stopped:
@@ -234,39 +224,43 @@ async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
 
 
 async def _run(hands: Hands, effect: Run, job: Job) -> None:
-    failure: Failure | None = None
-    try:
-        if not job.stopped:
-            await _stream(hands, effect, job)
-    except RoostError as error:
-        failure = error.failure
-    except Exception as error:  # noqa: BLE001 - a defect in one backend is not the node's end
-        hands.log.error("internal_error", where="stream", kind=type(error).__name__)
-        failure = DEFECT
+    failure = await _failure_of(hands, "stream", _stream(hands, effect, job))
     del hands.jobs[effect.key]
     await hands.tell(partial(hands.agent.on_closed, effect.key, failure))
 
 
 async def _stream(hands: Hands, effect: Run, job: Job) -> None:
     """Enter the backend's block, read, leave. Entering and reading can be stopped, leaving not."""
-    block = _runtime(hands, effect.runtime).open(effect.prepared, effect.use)
     entered: list[AsyncIterator[StreamEvent]] = []
     async with AsyncExitStack() as stack:
 
         async def enter() -> None:
+            block = _runtime(hands, effect.runtime).open(effect.prepared, effect.use)
             entered.append(await stack.enter_async_context(block))
 
-        await job.stoppable(enter())
-        if not job.stopped:
-            await job.stoppable(_read(hands, effect.key, job, entered[0]))
+        async def read() -> None:
+            async for event in entered[0]:
+                await hands.tell(partial(hands.agent.on_event, effect.key, event))
+                # The agent looks before the next event is read. A backend that has a burst at hand
+                # would fill the inbox otherwise, ahead of everybody and of its own pause.
+                await asyncio.sleep(0)
+                await job.go.wait()
+
+        await job.stoppable(enter)
+        await job.stoppable(read)
 
 
-async def _read(
-    hands: Hands, key: StreamKey, job: Job, events: AsyncIterator[StreamEvent]
-) -> None:
-    async for event in events:
-        await hands.tell(partial(hands.agent.on_event, key, event))
-        await job.go.wait()
+async def _failure_of(hands: Hands, where: str, work: Awaitable[None]) -> Failure | None:
+    """Do something of a backend's; say how it failed, if it did."""
+    try:
+        await work
+    except RoostError as error:
+        return error.failure
+    except Exception as error:  # noqa: BLE001 - a defect in one backend is not the node's end
+        # Only its name: the text may quote what a client sent.
+        hands.log.error("internal_error", where=where, error=type(error).__name__)  # noqa: TRY400
+        return DEFECT
+    return None
 
 
 def _runtime(hands: Hands, name: RuntimeId) -> Runtime:

@@ -1,4 +1,4 @@
-"""SHELL: the node's end of a link over a WebSocket; the only module that imports `websockets`."""
+"""SHELL: a node's end of a WebSocket to a gateway; the only module that imports `websockets`."""
 
 from __future__ import annotations
 
@@ -9,39 +9,89 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from roost.errors import Failure, RoostError, fail
-from roost.wire.codec import decode_from_gateway, encode
+from roost.errors import RoostError, fail
+from roost.wire.codec import FRAME_MAX_BYTES, decode_from_gateway, encode
 from roost.wire.messages import FromGateway, FromNode
 
 LINK_PATH = "/roost/v1/link"
-REFUSALS = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
+_SCHEMES = {"http": "ws", "https": "wss"}
+_REFUSALS = {
+    401: ("unauthorized", "The gateway does not accept this token: see `roost token`."),
+    403: ("forbidden", "The gateway does not let this node join."),
+    404: ("not_found", "There is no link at this address: is a roost gateway there?"),
+}
 
 
 class Address(msgspec.Struct, frozen=True):
     """Where a gateway is and how to be let in.
 
-    `url` is http(s)://HOST[:PORT][/BASE]; `ca_file` verifies its certificate in place of the
-    system's authorities.
+    `url` is http(s)://HOST[:PORT][/BASE], `token` a join token. `ca_file` verifies the gateway's
+    certificate in place of the system's authorities. `open_timeout_s` is for the connection to
+    stand, `close_timeout_s` for the gateway to answer a close.
     """
 
     url: str
     token: str
     ca_file: str = ""
-    message_max_bytes: int = 32 * 1024 * 1024
+    message_max_bytes: int = FRAME_MAX_BYTES
     open_timeout_s: float = 10.0
+    close_timeout_s: float = 1.0
+
+
+def link_url(url: str) -> str:
+    """Return the WebSocket address of a gateway's link; `bad_request` for what is no http URL."""
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise _no_address() from None
+    if not is_whole or parts.scheme not in _SCHEMES or parts.query or parts.fragment:
+        raise _no_address()
+    return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{parts.path.rstrip('/')}{LINK_PATH}"
+
+
+async def dial(address: Address) -> SocketConnection:
+    """Open a WebSocket to a gateway.
+
+    Raises `unauthorized`, `forbidden` or `not_found` where the gateway says so, `bad_request` for
+    an address or a CA file that cannot be used, and `node_lost` where nobody answers.
+    """
+    url = link_url(address.url)
+    context = _tls(address.ca_file) if url.startswith("wss:") else None
+    try:
+        socket = await connect(
+            url,
+            additional_headers={"Authorization": f"Bearer {address.token}"},
+            ssl=context,
+            max_size=address.message_max_bytes,
+            open_timeout=address.open_timeout_s,
+            close_timeout=address.close_timeout_s,
+            # Deltas are tiny: compressing each would cost more than it saves.
+            compression=None,
+            # The link has pings of its own, which its machines judge by.
+            ping_interval=None,
+            # A proxy of the environment is for the internet, not for one's own machines.
+            proxy=None,
+        )
+    except InvalidStatus as error:
+        raise _refusal(error.response.status_code) from None
+    except (OSError, TimeoutError, WebSocketException) as error:
+        raise fail("node_lost", f"No gateway answers there ({type(error).__name__}).") from None
+    return SocketConnection(socket, address.message_max_bytes)
 
 
 class SocketConnection:
-    """A `wire.memory.Connection` over an open WebSocket; binary frames, one message each."""
+    """A `wire.memory.NodeConnection` over an open WebSocket; binary frames, one message each."""
 
-    def __init__(self, socket: ClientConnection, max_bytes: int) -> None:
+    def __init__(self, socket: ClientConnection, message_max_bytes: int) -> None:
         self._socket = socket
-        self._max_bytes = max_bytes
+        self._message_max_bytes = message_max_bytes
 
     async def send(self, message: FromNode) -> None:
-        """Send one message; `node_lost` once the socket is gone."""
+        """Send one message, waiting while the socket is full; `node_lost` once it is closed."""
+        frame = encode(message, self._message_max_bytes)
         try:
-            await self._socket.send(encode(message, self._max_bytes))
+            await self._socket.send(frame)
         except ConnectionClosed:
             raise fail("node_lost", "the link is closed") from None
 
@@ -53,56 +103,25 @@ class SocketConnection:
             return None
         if isinstance(frame, str):
             raise fail("bad_request", "a link carries binary frames only")
-        return decode_from_gateway(frame, self._max_bytes)
+        return decode_from_gateway(frame, self._message_max_bytes)
 
     async def close(self) -> None:
         """Close the socket; idempotent."""
         await self._socket.close()
 
 
-def link_url(url: str) -> str:
-    """Return the WebSocket address of a gateway's link; `bad_request` for what is no http URL."""
-    parts = urlsplit(url)
-    schemes = {"http": "ws", "https": "wss"}
-    if parts.scheme not in schemes or not parts.hostname or parts.query or parts.fragment:
-        raise fail("bad_request", "--join needs http://HOST:PORT or https://HOST:PORT.")
-    return f"{schemes[parts.scheme]}://{parts.netloc}{parts.path.rstrip('/')}{LINK_PATH}"
+def _no_address() -> RoostError:
+    return fail("bad_request", "--join needs http://HOST:PORT or https://HOST:PORT.")
 
 
-async def dial(address: Address) -> SocketConnection:
-    """Open a WebSocket to a gateway.
-
-    Raises `unauthorized`, `forbidden` or `not_found` where the gateway says so, and `node_lost`
-    where nobody answers.
-    """
-    url = link_url(address.url)
-    context = None
-    if url.startswith("wss:"):
-        context = ssl.create_default_context(cafile=address.ca_file or None)
+def _tls(ca_file: str) -> ssl.SSLContext:
     try:
-        socket = await connect(
-            url,
-            additional_headers={"authorization": f"Bearer {address.token}"},
-            ssl=context,
-            max_size=address.message_max_bytes,
-            open_timeout=address.open_timeout_s,
-            compression=None,
-            # The link has pings of its own, which its machines judge by.
-            ping_interval=None,
-            # A proxy of the environment is for the internet, not for one's own machines.
-            proxy=None,
-        )
-    except InvalidStatus as error:
-        raise RoostError(_refusal(error.response.status_code)) from None
-    except (OSError, TimeoutError, WebSocketException) as error:
-        raise fail("node_lost", f"No gateway answers there ({type(error).__name__}).") from None
-    return SocketConnection(socket, address.message_max_bytes)
+        return ssl.create_default_context(cafile=ca_file or None)
+    except OSError:
+        raise fail("bad_request", "The CA file cannot be read or holds no certificate.") from None
 
 
-def _refusal(status: int) -> Failure:
-    reason = REFUSALS.get(status)
-    if reason == "unauthorized":
-        return Failure(reason, "The gateway does not accept this token: see `roost token`.")
-    if reason is not None:
-        return Failure(reason, f"The gateway answers {status}: is this the address of a roost?")
-    return Failure("node_lost", f"The gateway answers {status}.")
+def _refusal(status: int) -> RoostError:
+    if status in _REFUSALS:
+        return fail(*_REFUSALS[status])
+    return fail("node_lost", f"The gateway answers {status} where a link was asked for.")

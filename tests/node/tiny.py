@@ -1,0 +1,120 @@
+"""A real, tiny runtime: it keeps the backend contract and does what a prompt's first word says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from roost.backends.base import Prepared, SlotUse, Telemetry
+from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
+from roost.core.ids import ModelId, RuntimeId
+from roost.core.model import RuntimeKey, RuntimeOptions
+from roost.core.request import GenerateRequest, TextPrompt
+from roost.errors import Failure, RoostError, fail
+
+DIED = Failure("runtime_died", "it died")
+
+
+class TinyRuntime:
+    """Repeats the prompt word by word; `forever`, `stuck`, `die` and `crash` do what they say."""
+
+    def __init__(self, model: ModelId) -> None:
+        self.key = RuntimeKey("tiny", model, "sha256:0", RuntimeOptions(slots=2))
+        self.died = asyncio.Event()
+        self.busy: set[int] = set()
+        self.stops = 0
+        self.entering = asyncio.Event()
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """One token per word; `toolong` does not fit, `ponder` takes for ever."""
+        if self.died.is_set():
+            raise RoostError(DIED)
+        assert isinstance(request.prompt, TextPrompt)
+        words = request.prompt.text.split()
+        if words[0] == "toolong":
+            raise fail("context_length_exceeded", "the prompt does not fit")
+        if words[0] == "ponder":
+            await asyncio.Event().wait()
+        return Prepared(request, tuple(range(len(words))), limit=100)
+
+    @asynccontextmanager
+    async def open(
+        self, prepared: Prepared, use: SlotUse
+    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        """Run on a slot; `slow` takes for ever to enter, and a stuck slot is not given back."""
+        if self.died.is_set():
+            raise RoostError(DIED)
+        assert use.slot not in self.busy
+        self.busy.add(use.slot)
+        assert isinstance(prepared.request.prompt, TextPrompt)
+        words = prepared.request.prompt.text.split()
+        try:
+            if words[0] == "slow":
+                self.entering.set()
+                await asyncio.Event().wait()
+            yield self._events(words, use)
+        finally:
+            # Leaving takes a moment, as it does where another process has to say that it is done.
+            await asyncio.sleep(0)
+            if words[0] == "stuck":
+                raise fail("runtime_error", "the slot was not given back")
+            self.busy.discard(use.slot)
+
+    async def _events(self, words: list[str], use: SlotUse) -> AsyncIterator[StreamEvent]:
+        usage = Usage(len(words), 0, len(words))
+        yield Started(len(words), 0, use.slot)
+        for word in words:
+            if word == "crash":
+                raise ZeroDivisionError
+            if word == "die":
+                self.died.set()
+                yield Failed(DIED)
+                return
+            yield Delta(word)
+        while words[0] in ("forever", "stuck"):
+            await asyncio.sleep(0)
+            yield Delta("again")
+        yield Finished("stop", usage)
+
+    async def telemetry(self) -> Telemetry:
+        """Some memory, so that there is something to report."""
+        return Telemetry(rss_bytes=1000)
+
+    async def stop(self, grace_s: float) -> None:
+        """End at once."""
+        self.stops += 1
+        self.died.set()
+
+
+class TinyLaunch:
+    """Starts tiny runtimes and keeps them for a test to look at."""
+
+    def __init__(self) -> None:
+        self.runtimes: dict[RuntimeId, TinyRuntime] = {}
+        self.may_load = asyncio.Event()
+        self.may_load.set()
+        self.loading = asyncio.Event()
+        self.failure: Failure | None = None
+        self.called_off = 0
+
+    async def __call__(
+        self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
+    ) -> TinyRuntime:
+        """Load when it may, or fail as told."""
+        on_progress(0.5)
+        self.loading.set()
+        try:
+            await self.may_load.wait()
+        except asyncio.CancelledError:
+            self.called_off += 1
+            raise
+        if self.failure is not None:
+            raise RoostError(self.failure)
+        started = self.runtimes[runtime] = TinyRuntime(model)
+        return started
+
+    @property
+    def busy(self) -> int:
+        """Slots in use in all runtimes that live."""
+        return sum(len(r.busy) for r in self.runtimes.values() if not r.died.is_set())
