@@ -1,0 +1,121 @@
+"""The adapter of llama.cpp with the real server out of its wheel, and a small real model."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from roost.backends.base import SlotUse
+from roost.backends.llama_runtime import LlamaRuntime
+from roost.backends.llama_server import LlamaServer
+from roost.core.events import Delta, Finished, Started
+from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
+from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling
+from roost.errors import RoostError
+from roost.testing.conformance import Subject, examine, failed, table
+from tests.backends.subjects import kill_server, settings_in
+from tests.conftest import Eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(300)]
+LOADING_BYTES = 40_000_000
+CANARY = "zebrafinch-4711"
+
+
+def key_of(manifest: Manifest) -> RuntimeKey:
+    """Give a key with two small slots."""
+    return RuntimeKey("llama_server", manifest.id, manifest.digest, RuntimeOptions(1024, 2, 128))
+
+
+async def start(manifest: Manifest, folder: Path) -> LlamaRuntime:
+    """Start the real server."""
+    return await LlamaServer().start(
+        key_of(manifest), manifest, settings_in(folder), lambda _part: None
+    )
+
+
+async def test_promises_are_kept(smollm2: Manifest, tmp_path: Path) -> None:
+    """Every case is kept with a real engine; only BOS is not this model's business."""
+    subject = Subject(
+        LlamaServer(),
+        key_of(smollm2),
+        smollm2,
+        settings_in(tmp_path, 20.0),
+        kill_server,
+        patience_s=5.0,
+        case_timeout_s=120.0,
+    )
+    results = await examine(subject)
+    assert failed(results) == [], table(results)
+    others = {result.case.name: result.status for result in results if result.status != "kept"}
+    assert others == {"one BOS": "not applicable"}, table(results)
+
+
+async def test_a_chat_is_answered_and_not_logged(smollm2: Manifest, tmp_path: Path) -> None:
+    """A conversation is continued from its cache, and its words are in no log."""
+    runtime = await start(smollm2, tmp_path)
+    try:
+        question = Message("user", f"What is the capital of France? Mind {CANARY}.")
+        request = GenerateRequest(
+            smollm2.id, ChatPrompt((question,)), 48, sampling=Sampling(temperature=0.0)
+        )
+        prepared = await runtime.prepare(request)
+        async with runtime.open(prepared, SlotUse(1, reuse=True)) as events:
+            seen = [event async for event in events]
+        answer = "".join(event.text for event in seen if isinstance(event, Delta))
+        assert answer.strip()
+        assert isinstance(seen[-1], Finished)
+        turns = (question, Message("assistant", answer), Message("user", "And of Spain?"))
+        more = await runtime.prepare(msgspec.structs.replace(request, prompt=ChatPrompt(turns)))
+        async with runtime.open(more, SlotUse(1, reuse=True)) as events:
+            started = await anext(events)
+        assert isinstance(started, Started)
+        assert started.cached_tokens >= len(prepared.tokens) - 1
+        telemetry = await runtime.telemetry()
+        assert telemetry.decode_tokens_per_s
+        assert telemetry.rss_bytes
+        assert telemetry.rss_bytes > smollm2.size_bytes / 2
+    finally:
+        await runtime.stop(5.0)
+    assert CANARY not in _log(tmp_path)
+
+
+async def test_a_cut_model_says_so(smollm2: Manifest, tmp_path: Path) -> None:
+    """A file that ends too early fails to load with llama.cpp's reason and no path."""
+    cut = tmp_path / "cut.gguf"
+    _cut(Path(smollm2.path), cut)
+    with pytest.raises(RoostError, match="corrupted or incomplete") as caught:
+        await start(msgspec.structs.replace(smollm2, path=str(cut)), tmp_path)
+    assert caught.value.failure.reason == "load_failed"
+    assert str(tmp_path) not in caught.value.failure.message
+    assert psutil.Process().children() == []
+
+
+async def test_a_cancelled_load_leaves_nothing(
+    smollm2: Manifest, tmp_path: Path, eventually: Eventually
+) -> None:
+    """A load that nobody waits for any more is ended, also inside native code."""
+    before = psutil.Process().num_fds()
+    async with asyncio.TaskGroup() as tasks:
+        loading = tasks.create_task(start(smollm2, tmp_path))
+        await eventually(lambda: _largest_child_bytes() > LOADING_BYTES)
+        loading.cancel()
+    assert psutil.Process().children() == []
+    await eventually(lambda: psutil.Process().num_fds() == before)
+
+
+def _largest_child_bytes() -> int:
+    children = psutil.Process().children(recursive=True)
+    return max((child.memory_info().rss for child in children), default=0)
+
+
+def _log(folder: Path) -> str:
+    return (folder / "runtime.log").read_text()
+
+
+def _cut(whole: Path, part: Path) -> None:
+    with whole.open("rb") as file:
+        part.write_bytes(file.read(5_000_000))
