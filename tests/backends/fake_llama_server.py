@@ -21,7 +21,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
 
 BOS, START, END = 256, 257, 258
 SPECIAL = {"<s>": BOS, "<|im_start|>": START, "<|im_end|>": END}
@@ -34,7 +36,7 @@ FLAGS = (
 HELP = "ip address to listen, or bind to an UNIX socket if the address ends with .sock"
 
 
-WRONG: dict[str, dict[str, Any]] = {
+WRONG: dict[str, Json] = {
     "error": {"error": {"code": 500, "message": "Compute error.", "type": "server_error"}},
     "full": {"error": {"code": 500, "message": "Context size has been exceeded."}},
     "nonsense": {"content": 5},
@@ -75,11 +77,11 @@ class Slot:
 class Server:
     """The whole server: its model, its slots and its answers."""
 
-    loading: ClassVar[dict[str, Any]] = {
+    loading: ClassVar[Json] = {
         "error": {"message": "Loading model", "type": "unavailable_error", "code": 503}
     }
 
-    def __init__(self, args: argparse.Namespace, model: dict[str, Any], key: str) -> None:
+    def __init__(self, args: argparse.Namespace, model: Json, key: str) -> None:
         self.model = model
         self.key = key
         self.ready = False
@@ -101,11 +103,11 @@ class Server:
             elif (method, path) == ("POST", "/completion"):
                 await self.complete(json.loads(body), writer)
             else:
-                reply(writer, *self.answer(method, path, json.loads(body or b"null")))
+                reply(writer, *self.answer(method, path, json.loads(body or b"{}")))
             await writer.drain()
         writer.close()
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, object]:  # noqa: ANN401 - JSON
+    def answer(self, method: str, path: str, body: Json) -> tuple[int, object]:
         """Answer everything but completions."""
         if (method, path) == ("GET", "/health"):
             return 200, {"status": "ok"}
@@ -128,7 +130,7 @@ class Server:
             return 200, {"tokens": sum(tokens, [])}  # noqa: RUF017 - a handful of pieces
         return 404, {"error": {"message": "File Not Found", "code": 404}}
 
-    async def complete(self, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    async def complete(self, body: Json, writer: asyncio.StreamWriter) -> None:
         """Run a completion on the slot it names, once that slot is free."""
         say(json.dumps({name: value for name, value in body.items() if name != "prompt"}))
         text = bytes(token for token in body["prompt"] if token < BOS).decode("utf-8", "replace")
@@ -176,14 +178,14 @@ async def misbehave(kind: str, writer: asyncio.StreamWriter) -> None:
 class Completion:
     """One completion: prefill in batches, then bytes, whole characters at a time."""
 
-    def __init__(self, server: Server, slot: Slot, body: dict[str, Any]) -> None:
+    def __init__(self, server: Server, slot: Slot, body: Json) -> None:
         self.server = server
         self.slot = slot
         self.body = body
         self.prompt: list[int] = body["prompt"]
         self.count = 0
 
-    async def messages(self) -> AsyncIterator[dict[str, Any]]:
+    async def messages(self) -> AsyncIterator[Json]:
         """Yield what the server says, the last with `stop`."""
         cached = self._cached()
         total = len(self.prompt)
@@ -240,13 +242,13 @@ class Completion:
             text = (text or b" ") * (limit // max(1, len(text)) + 1)
         return list(text[:limit])
 
-    def _progress(self, cached: int, done: int) -> dict[str, Any]:
+    def _progress(self, cached: int, done: int) -> Json:
         total = len(self.prompt)
         progress = {"total": total, "cache": cached, "processed": done, "time_ms": 0}
         return {"content": "", "tokens": [0], "stop": False, "prompt_progress": progress}
 
-    def _said(self, text: str, raw: bytes) -> dict[str, Any]:
-        said: dict[str, Any] = {"content": text, "stop": False, "tokens_predicted": self.count}
+    def _said(self, text: str, raw: bytes) -> Json:
+        said: Json = {"content": text, "stop": False, "tokens_predicted": self.count}
         if self.body.get("n_probs"):
             token = {"id": raw[0], "token": text, "bytes": list(raw), "logprob": -0.25}
             unlikely = {"id": 1, "token": "", "bytes": [1], "logprob": None}
@@ -262,7 +264,7 @@ def reply(writer: asyncio.StreamWriter, status: int, body: object) -> None:
     writer.write(head.encode() + b"\r\n\r\n" + data)
 
 
-async def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+async def send(writer: asyncio.StreamWriter, message: Json) -> None:
     """Write one event; a write is what notices that the client has left."""
     data = b"data: " + json.dumps(message).encode() + b"\n\n"
     writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
@@ -291,7 +293,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def main(args: argparse.Namespace, model: dict[str, Any], key: str) -> int:
+async def main(args: argparse.Namespace, model: Json, key: str) -> int:
     """Listen, load, and serve until a signal comes."""
     server = Server(args, model, key)
     if args.host.endswith(".sock"):
