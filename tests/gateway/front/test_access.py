@@ -34,6 +34,7 @@ KEYS = by_digest({hashlib.sha256(b"sk-alice").hexdigest(): ALICE})
         (b"127.0.0.1:1", "127.0.0.1"),
         (b"[::1]:80", "::1"),
         (b"[::1]", "::1"),
+        (b"::1", "::1"),
         (b"example.org.", "example.org"),
         (b"", None),
         (b":80", None),

@@ -87,6 +87,15 @@ async def test_pipelined_requests_are_answered_in_order(world: World) -> None:
     assert replies[3].body == b'{"hello":"you"}'
 
 
+async def test_large_body_behind_a_stream_is_read_on_later(world: World) -> None:
+    """Only so much is read ahead of an answer; the rest comes when its turn has come."""
+    client = await world.client()
+    await client.send(post("/v1/chat/completions") + post("/echo", b"x" * 1_000_000) + GET)
+    assert (await client.reply()).body.endswith(b"[DONE]\n\n")
+    assert (await client.reply()).body == b'{"got":1000000,"rest":""}'
+    assert (await client.reply()).status == 200
+
+
 async def test_too_many_pipelined_requests_are_refused_after_the_answers() -> None:
     """Only so many requests may wait; the answers to those come first, then a 400 and the end."""
     async with opened(FrontLimits(pipelined=4)) as world:

@@ -174,6 +174,17 @@ async def test_anthropic_error_event_has_a_type() -> None:
         assert b'\n\nevent: error\ndata: {"type":"error","error":{"type":"api_error"' in body
 
 
+async def test_responses_error_event_has_a_type() -> None:
+    """The Responses API has an error event of its own, too."""
+    server = FakeServer(writing(STREAM, chunk(EVENT), cut=True))
+    async with fleet(server, pool=PoolSettings(probe_s=30)) as world:
+        client = await world.client()
+        await client.send(chat(path="/v1/responses"))
+        await client.head()
+        body = await read_broken(client)
+        assert b'event: error\ndata: {"type":"error","code":"upstream_error"' in body
+
+
 async def test_cut_after_done_is_a_clean_end() -> None:
     """When the event that ends an answer is out, a lost connection changes nothing."""
     server = FakeServer(writing(STREAM, chunk(EVENT), chunk(DONE), cut=True))

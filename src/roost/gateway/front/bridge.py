@@ -44,7 +44,6 @@ class Bridge:
         self._exchange = exchange
         self._changed = asyncio.Event()
         self._writable = asyncio.Event()
-        self._writable.set()
         self._body_given = False
         exchange.watcher = self
         exchange.on_body = self._changed.set
@@ -55,8 +54,7 @@ class Bridge:
         self._writable.set()
 
     def on_blocked(self) -> None:
-        """Make the next send wait."""
-        self._writable.clear()
+        """Do nothing: the next send asks for itself."""
 
     def on_writable(self) -> None:
         """Let a waiting send go on."""
@@ -98,7 +96,9 @@ class Bridge:
         else:
             exchange.finish(body)
             self._changed.set()
-        if exchange.blocked and not exchange.done:
+        # The connection may have been blocked since before this request: nobody will say so again.
+        while exchange.blocked and not exchange.done:
+            self._writable.clear()
             await self._writable.wait()
 
     def _start(self, message: Sent) -> None:

@@ -226,10 +226,14 @@ class Exchange:
         self.finish(body)
 
     def fail(self, failure: Failure, extra: Headers | None = None) -> None:
-        """Send a failure with its status and body; a reply that has begun is broken off instead."""
-        if self.started:
+        """Send a failure with its status and body; a reply already on its way is broken off."""
+        if self.started and not self._head:
             self.break_off()
             return
+        # A head that has not left yet was a plan; nobody has seen it.
+        self._head, self._left = b"", None
+        self.started = self._chunked = False
+        self._mute = self.head.method == "HEAD"
         status, body = self._conn.error_body(failure)
         self.reply(status, failure_headers(failure) + (extra or []), body)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from roost.core.ids import TenantId
+from roost.dialects.openai_errors import error_body as openai_error
 from roost.errors import Failure, RoostError
 from roost.gateway.front.access import Asked, Authorise, Gate, Principal
 from roost.gateway.front.asgi import App, Headers, Receive, Scope, Send, Sent
-from roost.gateway.front.rendering import ErrorBody, openai_error
+from roost.gateway.front.rendering import ErrorBody
 from roost.gateway.front.replies import send_failure, send_reply
 from roost.gateway.front.router import NotMatched, Router
 from roost.observe import logs

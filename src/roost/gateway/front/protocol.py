@@ -30,7 +30,7 @@ from roost.gateway.front.shared import Shared
 from roost.gateway.front.uvicorn_base import HttpToolsProtocol, get_local_addr, get_remote_addr
 from roost.gateway.http1 import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-_HOP = frozenset({b"connection", b"upgrade", b"http2-settings", b"expect"})
+_HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
 class _StopParsingError(Exception):
@@ -240,6 +240,9 @@ class FrontProtocol(HttpToolsProtocol):
             self._active = self._waiting.popleft()
             self._open(self._active)
         self._advancing = False
+        if not self._waiting:
+            self._waiting_bytes = 0
+            self._resume_reading()
         if self._active is None:
             self._on_all_answered()
 
@@ -256,14 +259,8 @@ class FrontProtocol(HttpToolsProtocol):
             handler(exchange)
 
     def _on_all_answered(self) -> None:
-        self._waiting_bytes = 0
         if self._refused is not None:
             self._send_refusal(self._refused)
-            return
-        if self._paused:
-            self._paused = False
-            self._receipt.on_resumed(self.loop.time())
-            self.transport.resume_reading()
         elif self._receiving is None and self._receipt.phase is Phase.BUSY:
             self._receipt.on_idle(self.loop.time())
 
@@ -273,6 +270,12 @@ class FrontProtocol(HttpToolsProtocol):
             self._paused = True
             self._receipt.on_paused()
             self.transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._paused and not self.transport.is_closing():
+            self._paused = False
+            self._receipt.on_resumed(self.loop.time())
+            self.transport.resume_reading()
 
     def _run_asgi(self, exchange: Exchange) -> None:
         scope = scope_of(exchange, self.transport)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import msgspec
-
 from roost.errors import Failure
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
@@ -48,7 +46,6 @@ _PHRASES = {
     504: "Gateway Timeout",
     529: "Overloaded",
 }
-_TYPES = {"caller": "invalid_request_error", "capacity": "overloaded_error"}
 
 
 def status_line(status: int) -> bytes:
@@ -81,17 +78,6 @@ def id_lines(request_id: str) -> bytes:
         value,
         value,
     )
-
-
-def openai_error(failure: Failure) -> tuple[int, bytes]:
-    """Render a failure in OpenAI's error shape."""
-    error = {
-        "message": failure.message,
-        "type": _TYPES.get(failure.kind.fault.value, "server_error"),
-        "param": failure.param,
-        "code": failure.reason,
-    }
-    return failure.status, msgspec.json.encode({"error": error})
 
 
 def failure_headers(failure: Failure) -> Headers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roost.dialects.openai_errors import error_body as openai_error
 from roost.errors import Failure, fail
 from roost.gateway.front.asgi import Headers, Receive, Scope, Send
 from roost.gateway.front.rendering import (
@@ -9,7 +10,6 @@ from roost.gateway.front.rendering import (
     JSON,
     ErrorBody,
     failure_headers,
-    openai_error,
 )
 
 

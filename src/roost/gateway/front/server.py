@@ -9,10 +9,11 @@ import ssl
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 
+from roost.dialects.openai_errors import error_body as openai_error
 from roost.gateway.front.asgi import App
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.protocol import FrontProtocol
-from roost.gateway.front.rendering import ErrorBody, openai_error
+from roost.gateway.front.rendering import ErrorBody
 from roost.gateway.front.shared import Direct, Shared
 from roost.gateway.front.uvicorn_base import uvicorn_config
 
@@ -49,7 +50,11 @@ class Front:
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             server = await loop.create_server(
-                lambda: FrontProtocol(self._shared), sock=sock, ssl=tls, backlog=listener.backlog
+                lambda: FrontProtocol(self._shared),
+                sock=sock,
+                ssl=tls,
+                backlog=listener.backlog,
+                ssl_handshake_timeout=self._shared.limits.head_s if tls else None,
             )
             self._servers.append(server)
         self._sweep()

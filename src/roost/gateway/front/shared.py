@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from roost.dialects.openai_errors import error_body as openai_error
 from roost.errors import Failure
 from roost.gateway.front.asgi import App
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.limits import FrontLimits
-from roost.gateway.front.rendering import ErrorBody, openai_error
+from roost.gateway.front.rendering import ErrorBody
 from roost.gateway.front.uvicorn_base import Config, ServerState
 from roost.gateway.request_ids import RequestIds
 from roost.gateway.tasks import Tasks

@@ -69,12 +69,13 @@ class EventsAnswer:
 
     def finish(self, data: bytes, *, framed: bool) -> bool:
         """End the stream; without an event, or without a marked end, that is an error."""
-        ready = self._tail.push(data)
-        if not framed and not self._tail.final_seen:
-            self._pass(ready)
-            self.cut(CUT)
-            return False
-        ready += self._tail.finish()
+        if not framed:
+            self.push(data)
+            data = b""
+            if not self._tail.final_seen:
+                self.cut(CUT)
+                return False
+        ready = self._tail.push(data) + self._tail.finish()
         if not self._tail.data_seen:
             self.cut(EMPTY)
             return False
@@ -97,11 +98,6 @@ class EventsAnswer:
         """Begin the reply."""
         if not self._exchange.started:
             self._exchange.start(200, self._headers)
-
-    def _pass(self, ready: bytes) -> None:
-        if ready:
-            self.commit()
-            self._exchange.write(ready)
 
 
 class BodyAnswer:

@@ -10,7 +10,6 @@ import msgspec
 
 from roost import __version__
 from roost.dialects.openai_errors import error_body
-from roost.errors import Failure
 from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
 from roost.gateway.front.access import Authorise, Gate, allowed, anyone
 from roost.gateway.front.asgi import Receive, Scope, Send
@@ -59,7 +58,6 @@ class UpstreamGateway:
         self._proxy = Proxy(self.pool, servers, settings.relay, dice, self.metrics, self._log)
         self._gate = Gate(allowed(settings.listener.host, settings.allowed_hosts), authorise)
         self._tasks = Tasks()
-        self._draining = False
         self.front: Front | None = None
 
     async def open(self) -> Front:
@@ -85,12 +83,10 @@ class UpstreamGateway:
 
     async def drain(self, grace_s: float) -> bool:
         """Take nothing new and let what runs end; False if `grace_s` was not enough."""
-        self._draining = True
         return self.front is None or await self.front.drain(grace_s)
 
     async def close(self, grace_s: float) -> bool:
         """Take nothing new, let what runs end within `grace_s`; False if something was cut off."""
-        self._draining = True
         drained = self.front is None or await self.front.close(grace_s)
         await self._tasks.close()
         self._proxy.close()
@@ -106,9 +102,8 @@ class UpstreamGateway:
         return routes
 
     def _ready(self, call: Call) -> None:
-        if self._draining:
-            call.exchange.fail(Failure("draining", "This instance is shutting down."))
-        elif self.pool.ready:
+        # Draining needs no case here: its first act is to close the listener.
+        if self.pool.ready:
             call.exchange.reply(200, _JSON, _status("ready"))
         else:
             call.exchange.fail(self.pool.unavailable())
