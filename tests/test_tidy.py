@@ -27,7 +27,7 @@ BLOB_BYTES = 512 * 1024
 NO_ROOM = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc"}
 
 # May sleep for real: they wait for a process or a socket, and have a deadline.
-SLEEPERS = {"tests/conftest.py"}
+SLEEPERS = {"tests/conftest.py", "tests/system/processes.py"}
 # May start a task by hand: each keeps it, and ends it on close.
 TASK_OWNERS = {"src/roost/gateway/tasks.py"}
 # Run by name from outside, so that nothing has to import them.

@@ -80,6 +80,9 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        print(f"roost {verb}: {error.strerror or type(error).__name__}", file=sys.stderr)
+        return 1
 
 
 def main() -> None:

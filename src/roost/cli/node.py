@@ -70,11 +70,11 @@ async def _live(node: NodeLoop, address: Address, lifetime: Lifetime) -> None:
         joined = group.create_task(joining)
         waiting = group.create_task(lifetime.wait())
         await asyncio.wait((joined, waiting), return_when=asyncio.FIRST_COMPLETED)
+        turned_away = joined.result() if joined.done() else None
         await lifetime.wind_down(node.stop)
         # A second signal cuts the drain short, but never what ends the children.
         await node.stop(0.0)
         waiting.cancel()
-        if not joined.done():
-            joined.cancel()
-            return
-    raise RoostError(joined.result())
+        joined.cancel()
+    if turned_away is not None:
+        raise RoostError(turned_away)

@@ -1,0 +1,115 @@
+"""SHELL: `roost` as a person runs it: processes, their addresses, and how they end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import psutil
+
+START_S = 30.0
+LISTENS = re.compile(r"roost listens on (http\S+?)(?:[;\s]|$)")
+
+
+class Roost:
+    """One `roost` process; its output is kept, and nothing of it is left after `close`."""
+
+    def __init__(self, log: Path, *arguments: str, home: Path) -> None:
+        self._log = log
+        self._file = log.open("wb")
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("ROOST_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "roost", *arguments, "--home", str(home)],
+            stdout=self._file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**environ, "PYTHONUNBUFFERED": "1"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def output(self) -> str:
+        """Everything it has said."""
+        return self._log.read_text("utf-8", "replace")
+
+    def url(self) -> str:
+        """Wait until it listens, and say where."""
+        found = self.wait_for(LISTENS)
+        return found[1]
+
+    def wait_for(self, pattern: str | re.Pattern[str], within_s: float = START_S) -> re.Match[str]:
+        """Wait until its output has this."""
+        deadline = time.monotonic() + within_s
+        while (found := re.search(pattern, self.output)) is None:
+            assert self.process.poll() is None, f"it has ended:\n{self.output}"
+            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.output}"
+            time.sleep(0.02)
+        return found
+
+    def descendants(self) -> list[psutil.Process]:
+        """List its children and theirs."""
+        return list(psutil.Process(self.process.pid).children(recursive=True))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, and it alone."""
+        self.process.send_signal(number)
+
+    def ends(self, within_s: float = 15.0) -> int:
+        """Wait for its end and return its exit code."""
+        return self.process.wait(within_s)
+
+    def close(self) -> None:
+        """End it however it stands."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        self._file.close()
+
+
+def fetch(url: str, path: str) -> bytes:
+    """GET a path of a running `roost` and return the body of a 200."""
+    parts = urlsplit(url)
+    with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=5)) as connection:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        assert reply.status == 200, reply.read()
+        return reply.read()
+
+
+def wait(condition: Callable[[], bool], what: str, within_s: float = 15.0) -> None:
+    """Wait until something about processes holds."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def gone(processes: list[psutil.Process], within_s: float = 5.0) -> bool:
+    """Whether all of these have ended within the time."""
+    _, alive = psutil.wait_procs(processes, within_s)
+    return not alive

@@ -1,0 +1,238 @@
+"""A gateway and two nodes as three processes over one ROOST_HOME: joining, sharing, dying."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import msgspec
+import pytest
+from openai import APIError, OpenAI
+
+from tests.system.conftest import MODEL, Start
+from tests.system.processes import Roost, fetch, gone, wait
+
+Client = Callable[[str], OpenAI]
+QUICK = ("--link-suspect-s", "0.6", "--link-stale-s", "1.2", "--link-dead-s", "2.4")
+PINGS = ("--link-ping-s", "0.2")
+
+
+def script(**what: object) -> str:
+    """Write a prompt that tells the scripted backend what to do."""
+    return "@script " + json.dumps(what)
+
+
+def fleet(url: str) -> dict[str, str]:
+    """Read every node's state from the gateway."""
+    nodes = msgspec.json.decode(fetch(url, "/roost/v1/fleet"))["nodes"]
+    return {node["id"]: node["state"] for node in nodes}
+
+
+def statistics(url: str) -> dict[str, object]:
+    """Read the coordinator's counts from the gateway."""
+    body = msgspec.json.decode(fetch(url, "/roost/v1/fleet"))
+    return cast("dict[str, object]", body["statistics"])
+
+
+class Trio:
+    """A gateway and two nodes."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.gateway = start("gateway", "--port", "0", *QUICK, *PINGS)
+        self.url = self.gateway.url()
+        token = start("token", "--json")
+        assert token.ends() == 0
+        self._token = json.loads(token.output)["token"]
+        self.nodes: dict[str, Roost] = {}
+        for _ in range(2):
+            self.add_node()
+
+    def add_node(self) -> Roost:
+        """Start one more node and wait until it has joined."""
+        before = {node for node, state in fleet(self.url).items() if state == "alive"}
+        node = self.start(
+            *("node", "--join", self.url, "--token", self._token, "--backend", "scripted"),
+            *("--ctx", "32768", "--slots", "2", *QUICK, *PINGS),
+        )
+        node.wait_for("link_up")
+        wait(lambda: len(self.alive() - before) == 1, "the node is listed")
+        self.nodes[(self.alive() - before).pop()] = node
+        return node
+
+    def alive(self) -> set[str]:
+        """Name the nodes that are alive."""
+        return {node for node, state in fleet(self.url).items() if state == "alive"}
+
+
+@pytest.fixture
+def trio(start: Start) -> Trio:
+    """A gateway with two nodes that have joined."""
+    return Trio(start)
+
+
+def test_two_nodes_of_one_home_differ_and_share_the_load(trio: Trio, openai: Client) -> None:
+    """Several processes may share a ROOST_HOME; four requests at once use both machines."""
+    assert len(trio.nodes) == 2
+    client = openai(trio.url)
+
+    def ask(number: int) -> str:
+        reply = client.with_raw_response.chat.completions.create(
+            model=MODEL,
+            messages=[
+                {"role": "user", "content": f"{number} {script(pieces=['ok'], delay_ms=400)}"},
+                {"role": "user", "content": script(pieces=["ok"], delay_ms=400)},
+            ],
+        )
+        return str(reply.headers["x-roost-node"])
+
+    with ThreadPoolExecutor(4) as pool:
+        served = Counter(pool.map(ask, range(4)))
+    assert served == dict.fromkeys(trio.nodes, 2)
+
+
+def test_a_second_turn_is_warm_on_the_node_that_served_the_first(
+    trio: Trio, openai: Client
+) -> None:
+    """A plain client that resends its history finds its KV, and the reply says so."""
+    client = openai(trio.url)
+    for number in range(4):
+        history = [{"role": "user", "content": f"hello number {number}"}]
+        first = client.with_raw_response.chat.completions.create(
+            model=MODEL,
+            messages=history,  # type: ignore[arg-type]
+        )
+        answer = first.parse().choices[0].message.content
+        history += [
+            {"role": "assistant", "content": str(answer)},
+            {"role": "user", "content": "and again"},
+        ]
+        second = client.with_raw_response.chat.completions.create(
+            model=MODEL,
+            messages=history,  # type: ignore[arg-type]
+        )
+        assert second.headers["x-roost-placement"] == "warm"
+        assert second.headers["x-roost-node"] == first.headers["x-roost-node"]
+        assert int(second.headers["x-roost-cached-tokens"]) > 0
+        usage = second.parse().usage
+        assert usage is not None
+        assert usage.prompt_tokens_details is not None
+        assert (usage.prompt_tokens_details.cached_tokens or 0) > 0
+
+
+def test_a_node_killed_in_mid_stream_is_an_error_and_the_other_serves(
+    trio: Trio, openai: Client
+) -> None:
+    """No clean end for a cut answer; the next request is served; the node is soon gone."""
+    client = openai(trio.url)
+    stream = client.chat.completions.with_raw_response.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": script(pieces=["x "] * 500, delay_ms=20)}],
+        stream=True,
+    )
+    victim = stream.headers["x-roost-node"]
+    chunks = iter(stream.parse())
+    next(chunks)
+    descendants = trio.nodes[victim].descendants()
+    trio.nodes[victim].signal(signal.SIGKILL)
+    with pytest.raises(APIError) as cut:
+        list(chunks)
+    assert cut.value.code == "node_lost"
+    reply = client.with_raw_response.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "still there?"}]
+    )
+    assert reply.headers["x-roost-node"] != victim
+    wait(lambda: trio.alive() == set(trio.nodes) - {victim}, "the dead node is not alive")
+    wait(lambda: statistics(trio.url)["leases"] == 0, "nothing is leased")
+    assert gone(descendants)
+
+
+def test_a_node_killed_before_the_first_token_is_not_noticed(trio: Trio, openai: Client) -> None:
+    """The request is answered by the other node."""
+    client = openai(trio.url)
+    slow = script(pieces=["late"], delay_ms=1500)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(
+            lambda: client.with_raw_response.chat.completions.create(
+                model=MODEL, messages=[{"role": "user", "content": slow}]
+            )
+        )
+        wait(lambda: bool(busy(trio.url)), "it runs somewhere")
+        victim = busy(trio.url)[0]
+        trio.nodes[victim].signal(signal.SIGKILL)
+        reply = asked.result(20)
+    assert reply.headers["x-roost-node"] != victim
+    assert reply.parse().choices[0].message.content == "late"
+
+
+def busy(url: str) -> list[str]:
+    """Name the nodes that have something to do."""
+    in_flight = cast("dict[str, int]", statistics(url)["in_flight"])
+    return [node for node, count in in_flight.items() if count]
+
+
+def test_a_stopped_node_gets_no_work_and_comes_back(trio: Trio, openai: Client) -> None:
+    """A node that hangs is passed over within the time of suspicion, and rejoins by itself."""
+    client = openai(trio.url)
+    victim, other = sorted(trio.nodes)
+    pid = trio.nodes[victim].process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait(lambda: fleet(trio.url)[victim] != "alive", "it is suspected")
+        for number in range(4):
+            reply = client.with_raw_response.chat.completions.create(
+                model=MODEL, messages=[{"role": "user", "content": f"number {number}"}]
+            )
+            assert reply.headers["x-roost-node"] == other
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait(lambda: trio.alive() == {victim, other}, "it is back")
+    assert statistics(trio.url)["leases"] == 0
+
+
+def test_a_restarted_gateway_finds_its_nodes_again(trio: Trio, openai: Client) -> None:
+    """Nodes dial again by themselves; nobody has to restart them."""
+    port = trio.url.rsplit(":", 1)[1]
+    trio.gateway.signal(signal.SIGKILL)
+    trio.gateway.ends()
+    again = trio.start("gateway", "--port", port, *QUICK, *PINGS)
+    assert again.url() == trio.url
+    wait(lambda: trio.alive() == set(trio.nodes), "both have joined again")
+    reply = openai(trio.url).chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "hello"}]
+    )
+    assert reply.choices[0].message.content == "hello"
+
+
+def test_a_wrong_token_ends_the_node_with_a_reason(trio: Trio, start: Start) -> None:
+    """There is no point in dialling again with it."""
+    node = start("node", "--join", trio.url, "--token", "rt-wrong", "--backend", "scripted")
+    assert node.ends() == 2
+    assert "token" in node.output
+    assert "Traceback" not in node.output
+
+
+def test_a_drained_node_finishes_and_exits_with_0(trio: Trio, openai: Client) -> None:
+    """TERM on a node: its running answer completes, the fleet goes on with the other."""
+    client = openai(trio.url)
+    stream = client.chat.completions.with_raw_response.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": script(pieces=["tick "] * 20, delay_ms=40)}],
+        stream=True,
+    )
+    node = trio.nodes[stream.headers["x-roost-node"]]
+    chunks = iter(stream.parse())
+    next(chunks)
+    node.signal(signal.SIGTERM)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text.count("tick") == 20
+    assert node.ends(5) == 0
+    reply = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "hello"}]
+    )
+    assert reply.choices[0].message.content == "hello"

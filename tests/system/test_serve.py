@@ -1,0 +1,199 @@
+"""`roost serve` as a process: the official client, signals, exit codes, bad starts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from openai import APIError, BadRequestError, NotFoundError, OpenAI
+
+from tests.system.conftest import MODEL, Start
+from tests.system.processes import Roost, gone
+
+Client = Callable[[str], OpenAI]
+SCRIPTED = ("serve", "--port", "0", "--backend", "scripted", "--ctx", "32768")
+
+
+def script(**what: object) -> str:
+    """Write a prompt that tells the scripted backend what to do."""
+    return "@script " + json.dumps(what)
+
+
+def test_the_official_client_chats_completes_and_lists(start: Start, openai: Client) -> None:
+    """Every call of the client that this version serves gives what OpenAI's types promise."""
+    client = openai(start(*SCRIPTED).url())
+    chat = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "say it back: naïve 😀"}]
+    )
+    assert chat.choices[0].message.content == "say it back: naïve 😀"
+    assert chat.choices[0].finish_reason == "stop"
+    assert chat.usage is not None
+    assert chat.usage.total_tokens == chat.usage.prompt_tokens + chat.usage.completion_tokens
+
+    stream = client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": script(pieces=["a", "b", "c d"])}],
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == "abc d"
+    assert chunks[-1].usage is not None
+
+    completion = client.completions.create(model=MODEL, prompt="once", max_tokens=2)
+    assert completion.choices[0].finish_reason == "length"
+    assert completion.usage is not None
+    assert completion.usage.completion_tokens == 2
+
+    assert [model.id for model in client.models.list()] == [MODEL]
+    assert client.models.retrieve(MODEL).owned_by == "roost"
+
+
+def test_the_official_client_gets_errors_it_understands(start: Start, openai: Client) -> None:
+    """Status, code and field of each mistake arrive as the client's own exceptions."""
+    client = openai(start(*SCRIPTED, "--ctx", "200").url())
+    with pytest.raises(NotFoundError) as unknown:
+        client.chat.completions.create(model="nope", messages=[{"role": "user", "content": "x"}])
+    assert unknown.value.code == "model_not_found"
+    with pytest.raises(BadRequestError) as long:
+        client.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": "word " * 100}]
+        )
+    assert long.value.code == "context_length_exceeded"
+    assert "maximum context length is 200 tokens" in str(long.value)
+    with pytest.raises(APIError) as cut:
+        list(
+            client.chat.completions.create(
+                model=MODEL,
+                messages=[{"role": "user", "content": script(pieces=["a"] * 9, fail_after=2)}],
+                stream=True,
+            )
+        )
+    assert cut.value.code == "runtime_error"
+
+
+def test_a_term_lets_a_running_answer_end_and_exits_with_0(start: Start, openai: Client) -> None:
+    """Draining loses nothing; an idle server is gone at once."""
+    roost = start(*SCRIPTED)
+    client = openai(roost.url())
+    stream = client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": script(pieces=["tick "] * 20, delay_ms=40)}],
+        stream=True,
+    )
+    chunks = iter(stream)
+    next(chunks)
+    roost.signal(signal.SIGTERM)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text.count("tick") == 20
+    assert roost.ends(3) == 0
+
+
+def test_an_interrupt_ends_everything_at_once_with_130(start: Start, openai: Client) -> None:
+    """Ctrl-C does not wait for an answer, and leaves no process."""
+    roost = start(*SCRIPTED)
+    client = openai(roost.url())
+    stream = client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": script(pieces=["x"] * 900, delay_ms=50)}],
+        stream=True,
+    )
+    chunks = iter(stream)
+    next(chunks)
+    children = roost.descendants()
+    roost.signal(signal.SIGINT)
+    with pytest.raises(APIError):
+        list(chunks)
+    assert roost.ends(5) == 130
+    assert gone(children)
+
+
+def test_a_second_term_is_abrupt_with_143(start: Start, openai: Client) -> None:
+    """Who asks twice does not want to wait for the grace."""
+    roost = start(*SCRIPTED)
+    client = openai(roost.url())
+    stream = client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": script(pieces=["x"] * 900, delay_ms=50)}],
+        stream=True,
+    )
+    next(iter(stream))
+    roost.signal(signal.SIGTERM)
+    with pytest.raises(AssertionError):
+        _ends_within(roost, 0.5)
+    roost.signal(signal.SIGTERM)
+    assert roost.ends(5) == 143
+    stream.close()
+
+
+def _ends_within(roost: Roost, seconds: float) -> None:
+    try:
+        roost.process.wait(seconds)
+    except Exception as error:
+        raise AssertionError from error
+
+
+def test_an_address_in_use_is_said_in_one_line(start: Start) -> None:
+    """No traceback for what a person can mend."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        roost = start("serve", "--port", port, "--backend", "scripted")
+        assert roost.ends() == 1
+    assert "roost serve: " in roost.output
+    assert "in use" in roost.output
+    assert "Traceback" not in roost.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--host", "0.0.0.0"), "roost keys add"),
+        (("--default-model", "nope"), "no model 'nope'"),
+        (("--queue-length", "-3"), "--queue-length"),
+        (("/does/not/exist.gguf",), "No such file"),
+    ],
+)
+def test_a_start_that_cannot_be_right_is_refused(
+    start: Start, arguments: tuple[str, ...], words: str
+) -> None:
+    """Exit code 2 and one line that says what to do."""
+    roost = start(*SCRIPTED, *arguments)
+    assert roost.ends() == 2
+    assert words in roost.output
+    assert "Traceback" not in roost.output
+
+
+def test_beyond_loopback_tls_is_needed_or_waived_out_loud(start: Start, home: Path) -> None:
+    """With a key, plain HTTP is served to other machines only if that was said."""
+    made = start("keys", "add", "me")
+    assert made.ends() == 0
+    refused = start(*SCRIPTED, "--host", "0.0.0.0")
+    assert refused.ends() == 2
+    assert "--insecure-http" in refused.output
+    served = start(*SCRIPTED, "--host", "0.0.0.0", "--insecure-http")
+    served.url()
+    assert "WITHOUT TLS" in served.output
+    assert home.exists()
+
+
+def test_once_a_key_exists_everything_but_liveness_needs_it(start: Start, openai: Client) -> None:
+    """A running server takes a new key into account at once, without a restart."""
+    url = start(*SCRIPTED).url()
+    client = openai(url)
+    assert client.models.list().data
+    added = start("keys", "add", "me", "--json")
+    assert added.ends() == 0
+    key = json.loads(added.output)["key"]
+    with pytest.raises(APIError) as refused:
+        client.models.list()
+    assert refused.value.code == "unauthorized"
+    assert client.with_options(api_key=key).models.list().data
+    revoked = start("keys", "revoke", json.loads(added.output)["id"])
+    assert revoked.ends() == 0
+    with pytest.raises(APIError):
+        client.with_options(api_key=key).models.list()
