@@ -11,7 +11,7 @@ from roost.errors import Failure
 from roost.node.agent import Agent
 from roost.node.effects import Effect, Load, Prepare, Run, Send, StreamKey
 from roost.node.settings import AgentSettings
-from roost.wire.messages import Cancel, Credit, Events, FromNode, Open, Status
+from roost.wire.messages import Cancel, Credit, Events, FromNode, Open, Refused, Status
 
 MODEL = ModelId("m")
 OTHER = ModelId("other")
@@ -58,6 +58,8 @@ def prepared(*tokens: int, model: ModelId = MODEL) -> Prepared:
     return Prepared(request(model), tokens or (1, 2, 3), limit=100)
 
 
+FIRST = RuntimeId("m#1")
+STARTED = Started(3, 0, 0)
 FINISHED = Finished("stop", Usage(3, 0, 2))
 ANSWER: tuple[StreamEvent, ...] = (Started(3, 0, 0), Delta("a"), Delta("b"), FINISHED)
 
@@ -174,6 +176,17 @@ class Node:
         statistics, status = self.agent.statistics(), self.agent.status()
         busy = [s for r in status.runtimes for s in r.slots if s.busy]
         return statistics.live == status.in_flight == len(busy) == 0
+
+
+def sent(*messages: FromNode) -> list[Effect]:
+    """The effects that send these messages on the first link."""
+    return [Send(LINK, message) for message in messages]
+
+
+def reason_of(message: FromNode) -> str:
+    """Why a stream was refused; the message has to be a refusal."""
+    assert isinstance(message, Refused)
+    return message.failure.reason
 
 
 def prepares(effects: list[Effect]) -> list[StreamKey]:

@@ -328,4 +328,4 @@ class World(RuleBasedStateMachine):
 
 
 TestAgainstWorld = pytest.mark.slow(World.TestCase)
-TestAgainstWorld.settings = settings(max_examples=80, stateful_step_count=80, deadline=None)
+TestAgainstWorld.settings = settings(max_examples=50, stateful_step_count=80, deadline=None)

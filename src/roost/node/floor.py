@@ -47,9 +47,9 @@ class Floor:
 
     def on_event(self, stream: Stream, now: float) -> None:
         """A stream produced something: the runtime lives, and the slot's content grew."""
+        assert stream.use is not None, "only who holds a slot produces anything"
         self._moved_at = now
-        if stream.use is not None:
-            self.slots.note(stream.use.slot, stream.held)
+        self.slots.note(stream.use.slot, stream.held)
 
     def on_stop(self, stream: Stream) -> None:
         """A stream quits: out of the line, or its slot is not free before it has left."""

@@ -95,8 +95,11 @@ class NodeLoop:
     async def stop(self, grace_s: float) -> bool:
         """Drain for `grace_s`, end what is left, say goodbye to every gateway, and end `run`.
 
-        Returns whether everything had ended by itself.
+        Returns whether everything had ended by itself. A later call with less grace hurries an
+        earlier one; once `run` is over there is nothing left to do.
         """
+        if self._over.is_set():
+            return self._idle.is_set()
         await self._hands.tell(self._drain)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace_s)

@@ -182,6 +182,6 @@ class Stream:
             case Finished():
                 self.stage = "done"
                 self._prefilled = len(self.prepared.tokens) if self.prepared else 0
-            case Failed():
+            case _:
                 self.failed = True
         self.ended = isinstance(event, TERMINAL)

@@ -72,15 +72,16 @@ class Workshop:
 
     def begin(self, stream: Stream, now: float) -> None:
         """Bring an admitted stream on its way."""
-        match self._residency.want(stream.model, stream.key, now):
-            case Ready(runtime):
-                self._prepare(stream, runtime)
-            case Wait(start):
-                if start is not None:
-                    self._load(stream.model, start)
-                self._say_loading(stream)
-            case Unavailable(failure):
-                self.end(stream, failure, now)
+        want = self._residency.want(stream.model, stream.key, now)
+        if isinstance(want, Unavailable):
+            self.end(stream, want.failure, now)
+            return
+        if isinstance(want, Ready):
+            self._prepare(stream, want.runtime)
+            return
+        if want.start is not None:
+            self._load(stream.model, want.start)
+        self._say_loading(stream)
 
     def on_load_progress(self, runtime: RuntimeId, progress: float, now: float) -> None:
         """A load has come this far, 0 to 1."""

@@ -1,0 +1,85 @@
+"""The shelf: what is offered of a model, and with which key and files a runtime of it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from roost.backends.base import Runtime, StartSettings
+from roost.core.ids import ModelId, RuntimeId
+from roost.core.model import Capabilities, Manifest, RuntimeKey, RuntimeOptions
+from roost.core.snapshots import ModelOffer
+from roost.node.shelf import Shelf, ShelfSettings
+from tests.node.tiny import TinyRuntime
+
+ODD = ModelId("../org/model:1")
+
+
+class Recording:
+    """A backend that remembers how it was asked."""
+
+    name = "tiny"
+    capabilities = Capabilities()
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[RuntimeKey, Manifest, StartSettings]] = []
+
+    async def start(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        on_progress: Callable[[float], None],
+    ) -> Runtime:
+        """Start a tiny runtime."""
+        self.asked.append((key, manifest, settings))
+        on_progress(1.0)
+        return TinyRuntime(key.model)
+
+
+def _manifest(model: str = "m", ctx_train: int = 2048) -> Manifest:
+    return Manifest(
+        ModelId(model),
+        "/models/m.gguf",
+        size_bytes=7,
+        digest="sha256:0",
+        ctx_train=ctx_train,
+        chat_template="{{ messages }}",
+        created_unix_s=5,
+    )
+
+
+def _shelf(backend: Recording, *models: Manifest, ctx: int = 4096) -> Shelf:
+    start = StartSettings(workdir="", log_path="", start_timeout_s=9.0)
+    options = RuntimeOptions(ctx=ctx, slots=3)
+    return Shelf(models, lambda _: backend, ShelfSettings(options, "/run", "/logs", start))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "own", "ctx"),
+    [(4096, 2048, 2048), (1024, 2048, 1024), (0, 2048, 2048), (512, 0, 512)],
+)
+def test_the_context_is_at_most_the_models_own(wanted: int, own: int, ctx: int) -> None:
+    """What is asked for, but never more than the model was trained for; 0 takes all of that."""
+    (offer,) = _shelf(Recording(), _manifest(ctx_train=own), ctx=wanted).offers()
+    assert offer == ModelOffer(
+        ModelId("m"), slots=3, ctx=ctx, created_unix_s=5, size_bytes=7, has_chat=True
+    )
+
+
+async def test_a_runtime_starts_with_its_own_key_and_files() -> None:
+    """The key holds what the offer promised; names of files stay inside their folders."""
+    backend = Recording()
+    shelf = _shelf(backend, _manifest(ODD))
+    progress: list[float] = []
+    runtime = await shelf.start(ODD, RuntimeId(f"{ODD}#1"), progress.append)
+    ((key, manifest, settings),) = backend.asked
+    assert key == RuntimeKey("tiny", ODD, "sha256:0", RuntimeOptions(ctx=2048, slots=3))
+    assert manifest.id == runtime.key.model == ODD
+    assert (settings.workdir, settings.log_path) == (
+        "/run/_org_model_1_1",
+        "/logs/_org_model_1_1.log",
+    )
+    assert settings.start_timeout_s == 9.0
+    assert progress == [1.0]
