@@ -56,6 +56,7 @@ def test_bars() -> None:
     assert judged == {
         "`roost --help` over `python -c pass`": (5.0, False),
         "added p50 in ms at c=1": (0.5, True),
+        f"CPU per request over smg, {ONE}": (0.5, True),
         f"CPU per request over smg, {MANY}": (0.5, True),
     }
     alone = [b for b in run() if b.variant != "smg"]

@@ -102,12 +102,13 @@ def ratios(blocks: Sequence[Block], variants: Sequence[str], rng: random.Random)
 def bars(blocks: Sequence[Block], help_ratio: float, rng: random.Random) -> list[Bar]:
     """Return the goals that this run can judge."""
     found = [Bar("`roost --help` over `python -c pass`", help_ratio, BAR_HELP_RATIO)]
-    one, many = LOADS[0].name, LOADS[1].name
-    ours, bare = of(blocks, one, OURS), of(blocks, one, NOBODY)
+    ours, bare = (of(blocks, LOADS[0].name, who) for who in (OURS, NOBODY))
     if ours and bare:
         middle = [_mid(who, lambda b: b.counted.first_p50_us) / 1000 for who in (ours, bare)]
         found.append(Bar("added p50 in ms at c=1", middle[0] - middle[1], BAR_ADDED_P50_MS))
-    ratio = cpu_ratio(blocks, many, PEER, rng)
-    if ratio is not None:
-        found.append(Bar(f"CPU per request over {PEER}, {many}", ratio.value, BAR_CPU_RATIO))
+    for load in LOADS:
+        ratio = None if load.json else cpu_ratio(blocks, load.name, PEER, rng)
+        if ratio is not None:
+            name = f"CPU per request over {PEER}, {load.name}"
+            found.append(Bar(name, ratio.value, BAR_CPU_RATIO))
     return found
