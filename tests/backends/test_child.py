@@ -57,6 +57,17 @@ async def test_output_and_status_are_kept(log: Path) -> None:
     assert _mode(log) == 0o600
 
 
+async def test_clean_up_follows_death(log: Path) -> None:
+    """What is to be done after the end is done after it, and at once where it has come."""
+    done: list[int | None] = []
+    child = await start(python("import sys; sys.exit(3)", log))
+    child.on_death(lambda: done.append(child.status))
+    await child.died.wait()
+    assert done == [3]
+    child.on_death(lambda: done.append(None))
+    assert done == [3, None]
+
+
 async def test_stdin_is_given_whole(log: Path) -> None:
     """What is given on stdin arrives, followed by its end."""
     child = await start(python("print(len(input()))", log, stdin=b"x" * 9000))

@@ -26,8 +26,8 @@ CANARY = "zebrafinch-4711"
 
 
 def key_of(manifest: Manifest) -> RuntimeKey:
-    """Give a key with two small slots."""
-    return RuntimeKey("llama_server", manifest.id, manifest.digest, RuntimeOptions(1024, 2, 128))
+    """Give a key with two small slots, and one thread, which does not spin for another."""
+    return RuntimeKey("llama_server", manifest.id, manifest.digest, RuntimeOptions(512, 2, 64, 1))
 
 
 async def start(manifest: Manifest, folder: Path) -> LlamaRuntime:

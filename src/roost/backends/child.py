@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -54,6 +55,7 @@ class Child:
         self._lifetime_fd = lifetime_fd
         self._log_path = log_path
         self._loop = asyncio.get_running_loop()
+        self._on_death: Callable[[], None] | None = None
         self._watch()
 
     @property
@@ -82,6 +84,15 @@ class Child:
         self.status = self._popen.wait()
         os.close(self._lifetime_fd)
         self.died.set()
+        if self._on_death:
+            self._on_death()
+
+    def on_death(self, clean_up: Callable[[], None]) -> None:
+        """Have `clean_up` called once it has ended, at once if it has; one caller, no waiting."""
+        if self.died.is_set():
+            clean_up()
+        else:
+            self._on_death = clean_up
 
     def kill(self) -> None:
         """Kill the whole group at once; `died` follows when the kernel says so."""

@@ -40,7 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class LlamaRuntime:
-    """One server process, made by `LlamaServer.start`; to be stopped even when it has died."""
+    """One server process, made by `LlamaServer.start`; cleans up after itself however it ends."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class LlamaRuntime:
         self._folder = folder
         self._live = 0
         self._rates = Telemetry()
+        link.child.on_death(self._clean_up)
 
     @property
     def key(self) -> RuntimeKey:
@@ -118,7 +119,6 @@ class LlamaRuntime:
                 await self._renderer.close()
         finally:
             await self._link.child.terminate(grace_s)
-            remove_folder(self._folder)
 
     async def _tokens(self, request: GenerateRequest) -> tuple[int, ...]:
         prompt, facts = request.prompt, self._facts
@@ -140,6 +140,12 @@ class LlamaRuntime:
         # A date without a time, so that the same conversation has the same prefix all day.
         today = dt.datetime.now().astimezone().date().isoformat()
         return await self._renderer.render(prompt.messages, today)
+
+    def _clean_up(self) -> None:
+        """Leave nothing of a server that has ended, whether anybody stops it or not."""
+        remove_folder(self._folder)
+        if self._renderer:
+            self._renderer.abandon()
 
     def _learn(self, timings: Timings | None) -> None:
         """Remember how fast the last answer was, where it was long enough to tell."""

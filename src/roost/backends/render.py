@@ -65,6 +65,12 @@ class Renderer:
         self._closed = True
         await self._end()
 
+    def abandon(self) -> None:
+        """End the child without waiting, where nobody can wait; otherwise like `close`."""
+        self._closed = True
+        if self._process:
+            _kill(self._process)
+
     async def _started(self) -> asyncio.subprocess.Process:
         if self._closed:
             raise fail("runtime_died", "The runtime has ended.")
@@ -114,11 +120,15 @@ class Renderer:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        assert process.stdin
-        process.stdin.close()
+        _kill(process)
         await process.wait()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    assert process.stdin
+    process.stdin.close()
 
 
 def setup_for(

@@ -60,7 +60,7 @@ class Subject:
     `kill` ends a runtime as `kill -9` of its process would; None leaves that promise unchecked.
     `patience_s` is how long a free slot may take to its first event; a case ends after
     `case_timeout_s`.
-    The key needs at least 2 slots of at least 1,024 tokens.
+    The key needs at least 2 slots of at least 512 tokens.
     """
 
     backend: Backend
