@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +31,7 @@ from tests.backends.subjects import (
     settings_in,
 )
 from tests.conftest import Eventually
+from tests.source import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -339,6 +342,40 @@ async def test_missing_and_odd_binaries(tmp_path: Path) -> None:
     assert messages[0] == "The llama-server binary cannot be started: No such file or directory."
     assert messages[1] == "The llama-server binary cannot be started: Exec format error."
     assert "too old: it does not know --api-key, --batch-size" in messages[2]
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from tests.backends.test_llama_server import chat_once
+asyncio.run(chat_once(Path(sys.argv[1])))
+"""
+
+
+async def chat_once(folder: Path) -> None:
+    """Start, render a chat, say so and wait: what the parent does that is going to be killed."""
+    runtime = await start(folder)
+    await runtime.prepare(GenerateRequest(MODEL, ChatPrompt((Message("user", "x"),))))
+    sys.stdout.write("up\n")
+    sys.stdout.flush()
+    await runtime.died.wait()
+
+
+async def test_kill_9_of_the_parent_leaves_no_process(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """When everything above is killed with -9, server, shim and renderer are gone in moments."""
+    with _spawned([sys.executable, "-c", PARENT, str(tmp_path)]) as parent:
+        assert parent.stdout
+        assert parent.stdout.readline() == "up\n"
+        family = psutil.Process(parent.pid).children(recursive=True)
+        assert len(family) == 3
+        parent.kill()
+    await eventually(lambda: not any(process.is_running() for process in family))
+
+
+def _spawned(argv: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 async def test_nothing_is_left_after_some_lives(tmp_path: Path, eventually: Eventually) -> None:
