@@ -49,6 +49,11 @@ class Roost:
         self.close()
 
     @property
+    def output_path(self) -> Path:
+        """Where its output is kept."""
+        return self._log
+
+    @property
     def output(self) -> str:
         """Everything it has said."""
         return self._log.read_text("utf-8", "replace")

@@ -78,12 +78,10 @@ class Terms(msgspec.Struct, frozen=True):
 
     `chain` is the hash chain of the conversation so far, oldest prefix first, empty for raw
     prompts: entry i stands for (tenant, model, messages[: i + 1]).
-    `prompt_bytes` feeds the estimate of prompt tokens before a node has counted them.
     `timeout_s` counts from arrival; None means no deadline of the client's own.
     """
 
     request_id: RequestId
     tenant: TenantId
     chain: tuple[bytes, ...] = ()
-    prompt_bytes: int = 0
     timeout_s: float | None = None

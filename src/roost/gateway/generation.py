@@ -87,7 +87,7 @@ class Generation:
             self._tasks.start(self._begin_elsewhere(call, dialect, body), "large body")
             return
         try:
-            self._start(call, dialect, dialect.read(body), len(body))
+            self._start(call, dialect, dialect.read(body))
         except RoostError as error:
             call.exchange.fail(error.failure)
 
@@ -98,7 +98,7 @@ class Generation:
         loop = asyncio.get_running_loop()
         try:
             translated = await loop.run_in_executor(self._pool, dialect.read, body)
-            self._start(call, dialect, translated, len(body))
+            self._start(call, dialect, translated)
         except RoostError as error:
             call.exchange.fail(error.failure)
         except Exception as error:  # noqa: BLE001 - a dead pool must not leave the client waiting
@@ -106,7 +106,7 @@ class Generation:
             self._mind.log.error("internal_error", error=type(error).__name__)  # noqa: TRY400
             call.exchange.fail(Failure("internal", "The request could not be parsed."))
 
-    def _start(self, call: Call, dialect: Dialect, sent: Translated, size_bytes: int) -> None:
+    def _start(self, call: Call, dialect: Dialect, sent: Translated) -> None:
         exchange = call.exchange
         if exchange.done:
             return
@@ -119,7 +119,6 @@ class Generation:
             request_id=exchange.request_id,
             tenant=call.tenant,
             chain=_chain(call, request),
-            prompt_bytes=size_bytes,
             timeout_s=_timeout_s(call, sent),
         )
         turn = self._turn(call, dialect, sent.options, request, terms)
