@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.metadata import Distribution
+from pathlib import Path
+
 import pytest
 
 from roost.backends import install, registry
+from roost.backends.llama_server import LlamaServer
 from roost.errors import RoostError
+from tests.backends.subjects import fake_manifest, key_of, settings_in
 
 
 @pytest.mark.parametrize(
@@ -50,6 +56,46 @@ def test_the_command_fits_the_installation(tool: str, editable: bool, start: str
     command = install.command("llama", tool=tool, editable=editable)
     assert command.startswith(start)
     assert command.endswith("(127 MB installed)")
+
+
+@pytest.mark.parametrize(
+    ("installer", "origin", "start"),
+    [
+        ("pip\n", None, "pip install 'roost[llama]' "),
+        ("uv", '{"url": "file:///x", "dir_info": {"editable": true}}', "uv pip install -e '."),
+        ("pip", '{"url": "file:///x", "dir_info": {}}', "pip install 'roost[llama]' "),
+        ("pip", '{"url": "https://x", "archive_info": {}}', "pip install 'roost[llama]' "),
+        ("pip", "nonsense", "pip install 'roost[llama]' "),
+    ],
+)
+def test_the_installers_records_are_read(
+    installer: str, origin: str | None, start: str, tmp_path: Path
+) -> None:
+    """Tool and checkout are read from what the installer wrote, whatever it wrote."""
+    (tmp_path / "INSTALLER").write_text(installer)
+    if origin is not None:
+        (tmp_path / "direct_url.json").write_text(origin)
+    found = Distribution.at(tmp_path)
+    assert install.command_for(found, "llama").startswith(start)
+
+
+async def test_a_missing_engine_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the wheel a load fails with a command, and leaves no folder behind."""
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(
+        RoostError, match=r"not installed. Type: .*pip install .*llama\]'"
+    ) as caught:
+        await LlamaServer().start(
+            key_of("llama_server"), fake_manifest(tmp_path), settings_in(tmp_path), lambda _: None
+        )
+    assert caught.value.failure.reason == "load_failed"
+    assert _entries(tmp_path / "run") == []
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
 
 
 def test_this_installation_has_a_command() -> None:

@@ -21,9 +21,13 @@ class _Origin(msgspec.Struct):
 def install_command(extra: str) -> str:
     """Give the command that adds `extra`, a set of optional dependencies, with its size."""
     try:
-        found = distribution("roost")
+        return command_for(distribution("roost"), extra)
     except PackageNotFoundError:
         return command(extra, tool="pip", editable=True)
+
+
+def command_for(found: Distribution, extra: str) -> str:
+    """Write the command that fits a copy of roost as its installer has recorded it."""
     tool = (found.read_text("INSTALLER") or "pip").strip()
     return command(extra, tool=tool, editable=_editable(found))
 
