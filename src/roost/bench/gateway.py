@@ -122,7 +122,7 @@ def stubs(program: Path, folder: Path, peers: Path | None) -> Iterator[dict[bool
             port = msgspec.json.decode(first_line(process, 5), type=dict[str, int])["port"]
             own = folder / ("paced" if paced else "flat")
             own.mkdir()
-            scenes[paced] = Scene(port, own, key, peers)
+            scenes[paced] = Scene(port, own, key, GAP_US if paced else 0, peers)
         yield scenes
 
 

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from roost.bench.processes import GATEWAY_CORE, end, first_line, free_port, pinned, python
+from roost.bench.processes import (
+    GATEWAY_CORE,
+    LOAD_CORE,
+    end,
+    first_line,
+    free_port,
+    pinned,
+    python,
+)
 
 START_S = 20.0
 
@@ -25,6 +33,7 @@ class Scene:
     stub_port: int
     folder: Path
     key: str
+    gap_us: int = 0
     peers: Path | None = None
 
     def program(self, name: str) -> str | None:
@@ -41,11 +50,13 @@ class Running:
     port: int
     settings: str
     process: subprocess.Popen[bytes] | None = None
+    behind: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
-        """End it."""
-        if self.process is not None:
-            end(self.process)
+        """End it, and what it has brought along behind itself."""
+        for process in (self.process, self.behind):
+            if process is not None:
+                end(process)
 
 
 Start: TypeAlias = Callable[[Scene], "Running | None"]
@@ -65,6 +76,16 @@ def roost_upstream(scene: Scene) -> Running:
     process = pinned(command, GATEWAY_CORE)
     port = int(first_line(process, START_S).partition(":")[2].strip(" }\n"))
     return Running(port, "host, origin and key checks, admission, metrics, ids", process)
+
+
+def roost_fleet(scene: Scene) -> Running:
+    """`roost gateway` with a scripted node over a real link, in place of the stub."""
+    module = (python(), "-m", "roost.bench.fleet")
+    process = pinned([*module, "gateway", "--key", scene.key], GATEWAY_CORE)
+    port = int(first_line(process, START_S).partition(":")[2].strip(" }\n"))
+    words = ("node", "--join", f"http://127.0.0.1:{port}", "--gap-us", str(scene.gap_us))
+    node = pinned([*module, *words], LOAD_CORE, log=scene.folder / "node.log")
+    return Running(port, "the fleet's policy, one scripted node that joined", process, node)
 
 
 def _router(scene: Scene, name: str, *arguments: str) -> Running | None:
@@ -139,6 +160,7 @@ def nginx(scene: Scene) -> Running | None:
 VARIANTS: dict[str, Start] = {
     "direct": direct,
     "roost": roost_upstream,
+    "roost-fleet": roost_fleet,
     "smg": smg_cache_aware,
     "smg-rr": smg_round_robin,
     "vllm-router": vllm_router,
