@@ -79,7 +79,7 @@ async def test_a_runtime_starts_with_its_own_key_and_files() -> None:
     assert manifest.id == runtime.key.model == ODD
     assert (settings.workdir, settings.log_path) == (
         "/run/_org_model_1_1",
-        "/logs/_org_model_1_1.log",
+        "/logs/_org_model_1.log",
     )
     assert settings.start_timeout_s == 9.0
     assert progress == [1.0]

@@ -50,7 +50,7 @@ def open_node(
         name = backend_for(settings.backend, model.format)
         return make(name, llama_server_path=settings.llama_server)
 
-    shelf = Shelf(models, backend_of, _shelf_settings(settings, stores, folder))
+    shelf = Shelf(models, backend_of, _shelf_settings(settings, str(stores.home.logs / node), folder))
     # Every start is another instance, so that a gateway can tell a new life from a new link.
     instance = secrets.token_hex(8)
     hello = Hello(VERSION, node, socket.gethostname(), instance, f"roost {__version__}")
@@ -76,11 +76,11 @@ def _agent_settings(settings: Settings) -> AgentSettings:
     return AgentSettings(backend=backend, max_in_flight=settings.max_in_flight)
 
 
-def _shelf_settings(settings: Settings, stores: Stores, folder: str) -> ShelfSettings:
+def _shelf_settings(settings: Settings, log_folder: str, folder: str) -> ShelfSettings:
     return ShelfSettings(
         options=RuntimeOptions(settings.ctx, settings.slots, settings.batch, settings.threads),
         folder=folder,
-        log_folder=str(stores.home.logs),
+        log_folder=log_folder,
         start=StartSettings(
             workdir=folder,
             log_path="",

@@ -24,7 +24,8 @@ class ShelfSettings(msgspec.Struct, frozen=True):
     """How runtimes are started.
 
     `options.ctx` 0 means the model's own context, which is also the most there is.
-    `folder` is a private directory under which every runtime gets one of its own.
+    `folder` is a private directory under which every runtime gets one of its own. `log_folder` is
+    this node's alone and holds one log per model, whose size the backend bounds.
     """
 
     options: RuntimeOptions
@@ -71,7 +72,7 @@ class Shelf:
         settings = msgspec.structs.replace(
             self._settings.start,
             workdir=f"{self._settings.folder}/{_file_name(runtime)}",
-            log_path=f"{self._settings.log_folder}/{_file_name(runtime)}.log",
+            log_path=f"{self._settings.log_folder}/{_file_name(model)}.log",
         )
         return await backend.start(key, manifest, settings, on_progress)
 
@@ -80,6 +81,6 @@ class Shelf:
         return min(wanted or own, own) if own else wanted
 
 
-def _file_name(runtime: RuntimeId) -> str:
+def _file_name(name: str) -> str:
     """Name a runtime's files; model names may hold slashes and more."""
-    return _UNSAFE.sub("_", runtime).lstrip(".")
+    return _UNSAFE.sub("_", name).lstrip(".")
