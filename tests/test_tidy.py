@@ -2,7 +2,7 @@
 
 The numbers. A function has at most 70 lines; per room the median is at most 8 and the 90th
 percentile at most 30. These two leave docstrings out: a rule that asks for documentation must not
-be paid for with another. Rooms of fewer than 30 functions may have a median of 10, and below 10
+be paid for with another. Rooms of fewer than 30 functions, and cli, may have a median of 10; below 10
 functions only the hard limit counts. Nesting counts `if`, `for`, `while`, `try` and `match` up to
 3; `with` brackets a scope without choosing or repeating, so it may add one more level, never two.
 """
@@ -285,7 +285,9 @@ def room_small(name: str, room: Iterable[Source]) -> Iterator[str]:
     lengths = sorted(_length_without_docstring(f) for s in room for f in s.functions())
     if len(lengths) < 10:
         return
-    middle, limit = median(lengths), 8 if len(lengths) >= 30 else 10
+    # Wiring is lists of parts to be put together: short steps would only hide the list.
+    loose = len(lengths) < 30 or name == "cli"
+    middle, limit = median(lengths), 10 if loose else 8
     if middle > limit:
         yield f"{name}: the median function has {middle} lines, {limit} is the limit"
     if (p90 := lengths[len(lengths) * 9 // 10]) > 30:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roost.cli import options
 from roost.config import TABLE
-from roost.config.show import describe
+from roost.config.show import Shown, describe
 
 DESCRIPTION = """\
 show: every setting in force, its unit and its source. check: only say whether all of them are
@@ -25,11 +25,13 @@ def main(arguments: list[str]) -> int:
         return 0
     lines = describe(loaded)
     if parsed.json:
-        import msgspec
-
-        print(msgspec.json.encode([line._asdict() for line in lines]).decode())
+        options.print_json([line._asdict() for line in lines])
         return 0
     for line in lines:
-        value = ",".join(line.value) if isinstance(line.value, tuple) else str(line.value)
-        print(f"{line.name:<28} {value:<24} {line.unit:<12} {line.origin}")
+        print(_row(line))
     return 0
+
+
+def _row(line: Shown) -> str:
+    value = ",".join(line.value) if isinstance(line.value, tuple) else str(line.value)
+    return f"{line.name:<28} {value:<24} {line.unit:<12} {line.origin}"

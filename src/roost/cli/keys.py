@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from roost.cli import options
+
+if TYPE_CHECKING:
+    from roost.store.keys import NewKey
 
 DESCRIPTION = """\
 add NAME: make a key and show it once. list: the valid keys, without them. revoke ID: end one.
@@ -34,12 +38,13 @@ def main(arguments: list[str]) -> int:
     elif parsed.action == "forget":
         print(f"{store.forget_revoked()} records dropped")
     else:
-        made = store.add(parsed.name, parsed.role, parsed.tenant)
-        if parsed.json:
-            import msgspec
-
-            print(msgspec.json.encode({"key": made.secret, "id": made.record.id}).decode())
-        else:
-            print(made.secret)
-            print(f"{made.record.id}: keep the key now, it is not shown again", file=sys.stderr)
+        _show(store.add(parsed.name, parsed.role, parsed.tenant), as_json=parsed.json)
     return 0
+
+
+def _show(made: NewKey, *, as_json: bool) -> None:
+    if as_json:
+        options.print_json({"key": made.secret, "id": made.record.id})
+        return
+    print(made.secret)
+    print(f"{made.record.id}: keep the key now, it is not shown again", file=sys.stderr)

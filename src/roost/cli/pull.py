@@ -26,9 +26,7 @@ def main(arguments: list[str]) -> int:
     home = options.open_home(options.load(parsed).settings)
     pulled = pull(home, parsed.source)
     if parsed.json:
-        import msgspec
-
-        print(msgspec.json.encode(pulled.manifest).decode())
+        options.print_json(pulled.manifest)
     else:
         print(describe(pulled))
     return 0

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from roost.cli import options
+
+if TYPE_CHECKING:
+    from roost.store.tokens import NewToken
 
 DESCRIPTION = """\
 Make a join token for this ROOST_HOME's gateway. It is shown once, is good for many nodes and ends
@@ -29,11 +34,12 @@ def main(arguments: list[str]) -> int:
     if parsed.list:
         options.print_records(store.list(), as_json=parsed.json)
         return 0
-    made = store.issue(parsed.ttl_s)
-    if parsed.json:
-        import msgspec
+    _show(store.issue(parsed.ttl_s), as_json=parsed.json)
+    return 0
 
-        print(msgspec.json.encode({"token": made.secret, "id": made.record.id}).decode())
+
+def _show(made: NewToken, *, as_json: bool) -> None:
+    if as_json:
+        options.print_json({"token": made.secret, "id": made.record.id})
     else:
         print(made.secret)
-    return 0
