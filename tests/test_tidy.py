@@ -2,9 +2,10 @@
 
 The numbers. A function has at most 70 lines; per room the median is at most 8 and the 90th
 percentile at most 30. These two leave docstrings out: a rule that asks for documentation must not
-be paid for with another. Rooms of fewer than 30 functions, and cli, may have a median of 10; below 10
-functions only the hard limit counts. Nesting counts `if`, `for`, `while`, `try` and `match` up to
-3; `with` brackets a scope without choosing or repeating, so it may add one more level, never two.
+be paid for with another. Rooms of fewer than 30 functions, and cli, may have a median of 10;
+below 10 functions only the hard limit counts. Nesting counts `if`, `for`, `while`, `try` and
+`match` up to 3; `with` brackets a scope without choosing or repeating, so it may add one more
+level, never two.
 """
 
 from __future__ import annotations
