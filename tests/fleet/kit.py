@@ -150,3 +150,9 @@ def dispatched(effects: list[Effect]) -> list[tuple[str, str]]:
 def reasons(effects: list[Effect]) -> list[tuple[str, str]]:
     """Which request was answered with which reason."""
     return [(effect.request, effect.failure.reason) for effect in of(effects, Answer)]
+
+
+def idle(fleet: Fleet) -> None:
+    """Assert that nothing is left of anything."""
+    now = fleet.machine.statistics()
+    assert (now.waiting, now.running, now.leases) == (0, 0, 0)

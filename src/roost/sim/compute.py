@@ -1,0 +1,168 @@
+"""MACHINE: a toy engine whose answers prove themselves.
+
+Each token is the hash of the one before, and the first one is the hash of the prompt: `answer_of`
+computes the whole answer without an engine, so a token that is lost, doubled, reordered or taken
+from another stream shows in the text that a client received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from zlib import crc32
+
+from roost.backends.base import Prepared, SlotUse
+from roost.core.events import Delta, Finished, FinishReason, PrefillProgress, Started, StreamEvent
+from roost.core.events import Usage as Spent
+from roost.core.request import ChatPrompt, GenerateRequest
+from roost.errors import Failure
+from roost.node.effects import StreamKey
+from roost.sim.costs import Costs
+from roost.sim.world import Process, World
+
+DIED = Failure("runtime_died", "The runtime ended.")
+
+
+def prompt_tokens(request: GenerateRequest) -> tuple[int, ...]:
+    """Render and tokenise: one token for each role and each word."""
+    assert isinstance(request.prompt, ChatPrompt)
+    words = [
+        word
+        for message in request.prompt.messages
+        for word in (f"<{message.role}>", *message.content.split())
+    ]
+    return tuple(crc32(word.encode()) for word in words)
+
+
+def answer_of(request: GenerateRequest) -> list[str]:
+    """The pieces of text that any engine here generates for this request."""
+    state = _hash(repr(prompt_tokens(request)).encode())
+    limit = request.max_tokens or 1
+    # Half of the answers stop by themselves before the limit.
+    count = limit if state[0] % 2 else 1 + state[1] % limit
+    pieces = []
+    for _ in range(count):
+        pieces.append(f"{state.hex()} ")
+        state = _hash(state)
+    return pieces
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=3).digest()
+
+
+class _Stream:
+    """One running request."""
+
+    def __init__(self, key: StreamKey, prepared: Prepared, slot: int, pieces: list[str]) -> None:
+        self.key = key
+        self.prepared = prepared
+        self.slot = slot
+        self.pieces = pieces
+        self.cached = 0
+        self.prefilled = 0
+        self.said = 0
+        self.paused = False
+        self.waiting = False
+        self.ended = False
+
+
+class Engine(Process):
+    """One runtime: slots with KV, prefill in steps, one token per step and stream."""
+
+    def __init__(self, world: World, name: str, costs: Costs) -> None:
+        super().__init__(world, name)
+        self.costs = costs
+        self.emit: Callable[[StreamKey, StreamEvent], None] = _nobody
+        self.closed: Callable[[StreamKey, Failure | None], None] = _nobody
+        self.streams: dict[StreamKey, _Stream] = {}
+        self._kv: dict[int, tuple[int, ...]] = {}
+
+    def open(self, key: StreamKey, prepared: Prepared, use: SlotUse) -> None:
+        """Run a request on a slot."""
+        assert all(s.slot != use.slot for s in self.streams.values()), "one stream on one slot"
+        stream = _Stream(key, prepared, use.slot, answer_of(prepared.request))
+        held = self._kv.get(use.slot, ()) if use.reuse else ()
+        # The last token is always computed anew: its logits are what the answer begins with.
+        stream.cached = min(_common(held, prepared.tokens), len(prepared.tokens) - 1)
+        stream.prefilled = stream.cached
+        self._kv[use.slot] = ()
+        self.streams[key] = stream
+        self.after(0.0, lambda: self._begin(stream))
+
+    def leave(self, key: StreamKey) -> None:
+        """Stop a request; `closed` follows when its slot is free."""
+        stream = self.streams.get(key)
+        if stream is not None:
+            stream.ended = True
+            self.after(self.costs.stop_s, lambda: self._close(stream))
+
+    def pause(self, key: StreamKey, *, paused: bool) -> None:
+        """Stop or go on producing events for this request."""
+        stream = self.streams.get(key)
+        if stream is None:
+            return
+        stream.paused = paused
+        if not paused and stream.waiting:
+            stream.waiting = False
+            self._step(stream)
+
+    def _begin(self, stream: _Stream) -> None:
+        if not stream.ended:
+            self.emit(stream.key, Started(len(stream.prepared.tokens), stream.cached, stream.slot))
+            self._next(stream)
+
+    def _next(self, stream: _Stream) -> None:
+        left = len(stream.prepared.tokens) - stream.prefilled
+        if left:
+            delay_s = self.costs.prefill_s(min(left, self.costs.batch))
+        else:
+            delay_s = self.costs.step_s(len(self.streams))
+        self.after(delay_s, lambda: self._step(stream))
+
+    def _step(self, stream: _Stream) -> None:
+        if stream.ended:
+            return
+        if stream.paused:
+            stream.waiting = True
+            return
+        total = len(stream.prepared.tokens)
+        if stream.prefilled < total:
+            stream.prefilled = min(total, stream.prefilled + self.costs.batch)
+            self.emit(stream.key, PrefillProgress(stream.prefilled, total))
+            self._next(stream)
+        elif stream.said < len(stream.pieces):
+            stream.said += 1
+            self.emit(stream.key, Delta(stream.pieces[stream.said - 1]))
+            self._next(stream)
+        else:
+            self._finish(stream)
+
+    def _finish(self, stream: _Stream) -> None:
+        stream.ended = True
+        limit = stream.prepared.request.max_tokens
+        reason: FinishReason = "length" if stream.said == limit else "stop"
+        usage = Spent(len(stream.prepared.tokens), stream.cached, stream.said)
+        self.emit(stream.key, Finished(reason, usage))
+        self.after(self.costs.stop_s, lambda: self._close(stream))
+
+    def _close(self, stream: _Stream) -> None:
+        if self.streams.pop(stream.key, None) is None:
+            return
+        tokens = stream.prepared.tokens[: stream.prefilled]
+        said = tuple(crc32(piece.split()[0].encode()) for piece in stream.pieces[: stream.said])
+        if said:
+            tokens += (crc32(b"<assistant>"), *said)
+        self._kv[stream.slot] = tokens
+        self.closed(stream.key, None)
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return index
+    return min(len(one), len(other))
+
+
+def _nobody(*_args: object) -> None:
+    """Stands in until the node has attached itself."""

@@ -1,0 +1,386 @@
+"""MACHINE: a simulated gateway: the production coordinator, relays and link ends, without sockets.
+
+It does for them what the gateway's shell does: one function per effect, and every event to whom it
+belongs. What it sees on the way it notes in the history.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from roost.core.events import Delta, Failed, Finished, Started, StreamEvent
+from roost.core.ids import NodeId, RequestId, StreamId
+from roost.core.request import GenerateRequest, Terms
+from roost.errors import Failure
+from roost.fleet.effects import (
+    Answer,
+    Disconnect,
+    Dispatch,
+    Effect,
+    Report,
+    Waiting,
+    Withdraw,
+)
+from roost.fleet.relay_effects import (
+    Abandon,
+    Break,
+    Commit,
+    Done,
+    Grant,
+    KeepAlive,
+    Reject,
+    RelayEffect,
+    Send,
+)
+from roost.sim.ledger import Ledger
+from roost.sim.lines import FrontParts, Line, Reader, Turn
+from roost.sim.network import Connection, End, Packet
+from roost.sim.world import Alarm, Process, World
+from roost.wire.heartbeat import LinkSettings
+from roost.wire.link import GatewayEnd
+from roost.wire.link_tables import Close, Deliver, GatewayOutput
+from roost.wire.link_tables import Send as Put
+from roost.wire.messages import (
+    Cancel,
+    Credit,
+    Events,
+    FromGateway,
+    FromNode,
+    Goodbye,
+    Hello,
+    Open,
+    Phase,
+    Refused,
+    Released,
+    Status,
+)
+
+
+class Front:
+    """The gateway process."""
+
+    def __init__(self, world: World, parts: FrontParts, ledger: Ledger) -> None:
+        self.process = Process(world, "gateway")
+        self.coordinator = parts.coordinator
+        self.lines: dict[NodeId, Line] = {}
+        self.turns: dict[RequestId, Turn] = {}
+        self.tick_delay_s = 0.0
+        self._parts = parts
+        self._world = world
+        self._ledger = ledger
+        self._alarm = Alarm(self.process, self._tick)
+        self._due: deque[Effect] = deque()
+        self._performing = False
+
+    # Clients.
+
+    def ask(
+        self, request: GenerateRequest, terms: Terms, reader: Reader, *, streamed: bool
+    ) -> None:
+        """A client's request has been received."""
+        now = self._world.now
+        relay = self._parts.relay(self._parts.relay_settings, streamed, now)
+        turn = Turn(request, terms, relay, reader, self._relay_alarm(terms.request_id))
+        self.turns[terms.request_id] = turn
+        turn.alarm.set(relay.next_tick())
+        self._feed(self.coordinator.on_request(terms, request.model, now))
+        self._ledger.admitted()
+
+    def hang_up(self, request: RequestId) -> None:
+        """The client's connection is seen to be gone."""
+        turn = self.turns.get(request)
+        if turn is not None:
+            self._relayed(turn, turn.relay.on_client_gone(self._world.now))
+
+    def drain(self) -> None:
+        """Take nothing new."""
+        self._feed(self.coordinator.on_drain(self._world.now))
+
+    # Links.
+
+    def answer(self, connection: Connection, _node: End) -> End:
+        """Take a new connection; the ear for what it brings."""
+        end = GatewayEnd("sim", LinkSettings(), self._world.now)
+        line = Line(connection, end, Alarm(self.process, lambda: self._link_tick(line)))
+        line.alarm.set(end.next_tick())
+        return End(self.process, partial(self._heard, line), partial(self._lost, line))
+
+    def _heard(self, line: Line, message: Packet) -> None:
+        if line.node is not None and self.lines.get(line.node) is line:
+            self._ledger.heard(line.node)
+            self._feed(self.coordinator.on_node_heard(line.node, self._world.now))
+        # The network is one for both directions; the link's own table refuses what is wrong.
+        self._put(line, line.end.on_message(message, self._world.now))  # type: ignore[arg-type]
+
+    def _lost(self, line: Line) -> None:
+        line.over = True
+        if line.node is not None and self.lines.get(line.node) is line:
+            del self.lines[line.node]
+            self._feed(self.coordinator.on_node_left(line.node, self._world.now))
+
+    def _link_tick(self, line: Line) -> None:
+        if line.over:
+            return
+        self._put(line, line.end.on_tick(self._world.now))
+        line.alarm.set(line.end.next_tick())
+
+    def _put(self, line: Line, outputs: list[GatewayOutput]) -> None:
+        for output in outputs:
+            if isinstance(output, Put):
+                assert line.connection.down is not None, "a line is attached"
+                line.connection.down.send(output.message)
+            elif isinstance(output, Deliver):
+                self._delivered(line, output.message)
+            elif isinstance(output, Close):
+                self._ledger.closed(line.node, output.failure)
+                line.connection.close_from_gateway()
+                self._lost(line)
+
+    def _say(self, line: Line, message: FromGateway) -> None:
+        self._put(line, line.end.say(message))
+
+    def _delivered(self, line: Line, message: FromNode) -> None:
+        self._world.log(f"< {line.node} {type(message).__name__}")
+        if isinstance(message, Hello):
+            self._joined(line, message)
+        elif line.node is None or self.lines.get(line.node) is not line:
+            return
+        elif isinstance(message, Status):
+            self._ledger.reported(line.node, message.status)
+            now = self._world.now
+            self._feed(self.coordinator.on_node_status(line.node, message.seq, message.status, now))
+        elif isinstance(message, Phase | Events | Refused | Released):
+            self._about(line, message)
+
+    def _joined(self, line: Line, hello: Hello) -> None:
+        now = self._world.now
+        # Performed before the line is filed: a Disconnect among the effects means the older one.
+        self._feed(self.coordinator.on_node_joined(hello.node, hello.name, hello.instance, now))
+        line.node = hello.node
+        self.lines[hello.node] = line
+        self._ledger.joined(hello.node)
+
+    def _about(self, line: Line, message: Phase | Events | Refused | Released) -> None:
+        key = line.streams.get(message.stream)
+        if key is None:
+            return
+        request, attempt = key
+        now = self._world.now
+        if isinstance(message, Released):
+            del line.streams[message.stream], line.numbers[key]
+            self._ledger.released(request, attempt)
+            self._feed(self.coordinator.on_released(request, attempt, now))
+        elif isinstance(message, Refused):
+            self._ledger.over(request, attempt)
+            if line.node is not None and message.failure.reason == "node_busy":
+                self._ledger.refused(line.node)
+            self._feed(self.coordinator.on_refused(request, attempt, message.failure, now))
+        elif isinstance(message, Events):
+            self._events(request, attempt, message.events)
+        elif (turn := self._current(request, attempt)) is not None:
+            self._relayed(turn, turn.relay.on_waiting(message.phase, now))
+
+    def _current(self, request: RequestId, attempt: int) -> Turn | None:
+        """The turn, if this attempt is the one whose events its client may see.
+
+        A withdrawn attempt is over at once: what it still says must not reach the relay, which has
+        to begin anew with the next one.
+        """
+        turn = self.turns.get(request)
+        if turn is None or turn.dispatch is None or turn.withdrawn:
+            return None
+        return turn if turn.dispatch.attempt == attempt else None
+
+    def _events(self, request: RequestId, attempt: int, events: Sequence[StreamEvent]) -> None:
+        # The coordinator hears everything, also of attempts that are over, and has to tell them
+        # apart by itself; the relay hears only of the current one.
+        now = self._world.now
+        turn = self._current(request, attempt)
+        before = self._books() if turn is None else ()
+        for event in events:
+            self._note(turn, request, attempt, event)
+        if turn is not None:
+            self._relayed(turn, turn.relay.on_events(events, now))
+            held = turn.relay.held_messages
+            if held > self._parts.relay_settings.buffer_events:
+                self._ledger.defect(f"{request} holds {held} messages for its reader")
+        for event in events:
+            if isinstance(event, Failed):
+                self._ledger.over(request, attempt)
+                self._feed(self.coordinator.on_failed(request, attempt, event.failure, now))
+        if turn is None and self._books() != before:
+            self._ledger.defect(f"{request}: late events of attempt {attempt} were believed")
+
+    def _books(self) -> tuple[int, ...]:
+        now = self.coordinator.statistics()
+        return now.finished, now.retried, now.bounced, sum(now.answered.values())
+
+    def _note(
+        self, turn: Turn | None, request: RequestId, attempt: int, event: StreamEvent
+    ) -> None:
+        now = self._world.now
+        if isinstance(event, Delta):
+            first = turn is None or not turn.answer
+            if turn is not None:
+                turn.answer.append(event.text)
+            if first:
+                self._feed(self.coordinator.on_first_token(request, attempt, now))
+        elif isinstance(event, Started):
+            if turn is not None:
+                self._ledger.started(request, event)
+            self._feed(self.coordinator.on_started(request, attempt, event, now))
+        elif isinstance(event, Finished):
+            text = "".join(turn.answer) if turn is not None else ""
+            self._ledger.over(request, attempt)
+            self._feed(self.coordinator.on_finished(request, attempt, event, text, now))
+
+    # The coordinator's effects.
+
+    def _tick(self) -> None:
+        if self.tick_delay_s:
+            self.process.after(self.tick_delay_s, self._tick_now)
+        else:
+            self._tick_now()
+
+    def _tick_now(self) -> None:
+        self._feed(self.coordinator.on_tick(self._world.now))
+
+    def _feed(self, effects: list[Effect]) -> None:
+        # Effects of an event that performing brings about come after those that are due already.
+        self._due.extend(effects)
+        if self._performing:
+            return
+        self._performing = True
+        while self._due:
+            self._perform(self._due.popleft())
+        self._performing = False
+        self._ledger.look()
+        now = self._world.now
+        self._alarm.set(now + self.coordinator.next_tick(now))
+
+    def _perform(self, effect: Effect) -> None:
+        self._world.log(_line(effect))
+        match effect:
+            case Dispatch():
+                self._dispatch(effect)
+            case Withdraw():
+                self._withdraw(effect)
+            case Answer():
+                turn = self.turns.get(effect.request)
+                if turn is not None:
+                    if effect.failure.reason == "node_lost":
+                        self._ledger.lost(effect.request)
+                    self._relayed(turn, turn.relay.on_answer(effect.failure, self._world.now))
+            case Waiting():
+                turn = self.turns.get(effect.request)
+                if turn is not None:
+                    text = f"queued {effect.position}/{effect.length}"
+                    self._relayed(turn, turn.relay.on_waiting(text, self._world.now))
+            case Disconnect():
+                self._disconnect(effect)
+            case Report():
+                self._ledger.note(effect)
+
+    def _dispatch(self, effect: Dispatch) -> None:
+        turn, line = self.turns[effect.request], self.lines[effect.node]
+        again = turn.dispatch is not None
+        turn.dispatch, turn.withdrawn = effect, False
+        turn.answer.clear()
+        if again:
+            self._relayed(turn, turn.relay.on_restart())
+        stream = StreamId(line.opened)
+        line.opened += 1
+        line.streams[stream] = (effect.request, effect.attempt)
+        line.numbers[effect.request, effect.attempt] = stream
+        self._ledger.dispatched(effect, turn.request.model)
+        message = Open(
+            stream,
+            effect.request,
+            turn.terms.tenant,
+            turn.request,
+            self._parts.relay_settings.buffer_events,
+            effect.deadline_s,
+        )
+        self._say(line, message)
+
+    def _withdraw(self, effect: Withdraw) -> None:
+        turn = self._current(effect.request, effect.attempt)
+        if turn is not None:
+            turn.withdrawn = True
+            self._ledger.lost(effect.request)
+        line = self.lines.get(effect.node)
+        stream = line.numbers.get((effect.request, effect.attempt)) if line is not None else None
+        if line is not None and stream is not None:
+            self._say(line, Cancel(stream))
+
+    def _disconnect(self, effect: Disconnect) -> None:
+        line = self.lines.pop(effect.node, None)
+        if line is not None:
+            self._ledger.gone(effect.node)
+            self._say(line, Goodbye(effect.failure, again=True))
+
+    # The relays' effects.
+
+    def _relayed(self, turn: Turn, effects: list[RelayEffect]) -> None:
+        for effect in effects:
+            self._carry_out(turn, effect)
+        if turn.relay.outcome is None:
+            turn.alarm.set(turn.relay.next_tick())
+        elif self.turns.pop(turn.terms.request_id, None) is not None:
+            turn.reader.ended()
+
+    def _carry_out(self, turn: Turn, effect: RelayEffect) -> None:
+        request = turn.terms.request_id
+        match effect:
+            case Commit():
+                self._ledger.committed(request)
+            case Send():
+                self._ledger.sent(request, effect.events)
+                turn.reader.take(effect.events, partial(self._written, request))
+            case KeepAlive():
+                turn.reader.comment(partial(self._written, request))
+            case Grant():
+                self._grant(turn, effect.messages)
+            case Done():
+                self._ledger.ended(request, "complete", None)
+            case Reject():
+                self._ledger.ended(request, "rejected", effect.failure)
+            case Break():
+                self._ledger.ended(request, "broken", effect.failure)
+            case Abandon():
+                gone = effect.reason == "client_gone"
+                self._ledger.ended(request, "client_gone" if gone else "write_timeout", None)
+                self._feed(self.coordinator.on_client_gone(request, self._world.now))
+
+    def _grant(self, turn: Turn, messages: int) -> None:
+        dispatch = turn.dispatch
+        line = self.lines.get(dispatch.node) if dispatch is not None else None
+        if line is None or dispatch is None:
+            return
+        stream = line.numbers.get((dispatch.request, dispatch.attempt))
+        if stream is not None:
+            self._say(line, Credit(stream, messages))
+
+    def _written(self, request: RequestId) -> None:
+        turn = self.turns.get(request)
+        if turn is not None:
+            self._relayed(turn, turn.relay.on_written(self._world.now))
+
+    def _relay_alarm(self, request: RequestId) -> Alarm:
+        return Alarm(self.process, lambda: self._relay_tick(request))
+
+    def _relay_tick(self, request: RequestId) -> None:
+        turn = self.turns.get(request)
+        if turn is not None:
+            self._relayed(turn, turn.relay.on_tick(self._world.now))
+
+
+def _line(effect: Effect) -> str:
+    fields = " ".join(
+        str(value)
+        for name in effect.__struct_fields__
+        if not isinstance(value := getattr(effect, name), Failure)
+    )
+    return f"> {type(effect).__name__} {fields}"

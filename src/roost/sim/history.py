@@ -1,0 +1,131 @@
+"""MACHINE: what happened, as facts for checkers: a trace per request, a run per stream on a node.
+
+It records what went over the edges of the machines (effects performed, bytes handed to clients,
+work done by engines) and does not ask a machine what it believes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from roost.core.ids import ModelId, NodeId, RequestId
+from roost.errors import Failure
+
+Ending = Literal["complete", "rejected", "broken", "client_gone", "write_timeout"]
+
+
+@dataclass(slots=True)
+class Opened:
+    """One dispatch: where to, and in which state the node was as far as the gateway could see.
+
+    `held` counts the places taken on that node for that model, this one included, of `limit`.
+    `idle_rivals` is how many nodes, this one included, were idle and equal; 0 unless it was a tie.
+    `lost_after_s` is how long the node had been silent when the request was taken away from it,
+    `over_s` when the attempt ended, in whatever way, as far as the gateway could know.
+    """
+
+    at_s: float
+    attempt: int
+    node: NodeId
+    placement: str
+    why: str
+    silent_s: float
+    draining: bool
+    held: int
+    limit: int
+    idle_rivals: int
+    released_s: float | None = None
+    lost_after_s: float | None = None
+    over_s: float | None = None
+
+
+@dataclass(slots=True)
+class Trace:
+    """One request from its arrival to its ending."""
+
+    request: RequestId
+    model: ModelId
+    turn: int
+    arrived_s: float
+    oracle: tuple[str, ...]
+    text: str = ""
+    saw_last_event: bool = False
+    first_byte_s: float | None = None
+    over_s: float | None = None
+    opened: list[Opened] = field(default_factory=list)
+    retries: list[float] = field(default_factory=list)
+    endings: list[tuple[Ending, Failure | None]] = field(default_factory=list)
+    cached_tokens: int | None = None
+    previous: RequestId | None = None
+    overlooked: NodeId | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """One stream on an engine, from its slot to the slot's return."""
+
+    request: RequestId
+    node: NodeId
+    slot: int
+    began_s: float
+    ended_s: float | None = None
+
+
+@dataclass(slots=True)
+class Trouble:
+    """A span of time in which a node was not itself; `until_s` None means until the end."""
+
+    node: NodeId
+    kind: str
+    since_s: float
+    until_s: float | None = None
+
+
+@dataclass(slots=True)
+class Rest:
+    """What is left of anything once everything has come to rest."""
+
+    waiting: int
+    running: int
+    leases: int
+    opened: int
+    released: int
+    busy_slots: int
+    live_streams: int
+    alive: int
+    nodes: int
+
+
+@dataclass(slots=True)
+class History:
+    """All facts of one run."""
+
+    healed_s: float = 0.0
+    probed_s: float | None = None
+    ended_s: float = 0.0
+    queue_length: int = 0
+    queue_wait_s: float = 0.0
+    retry_floor: int = 0
+    retry_ratio: float = 0.0
+    retry_window_s: float = 0.0
+    traces: dict[RequestId, Trace] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
+    queue_peak: int = 0
+    defects: list[str] = field(default_factory=list)
+    rest: Rest | None = None
+
+    def troubled(self, node: NodeId, since_s: float, until_s: float) -> bool:
+        """Whether anything was wrong with this node in this span."""
+        return any(
+            trouble.node == node
+            and trouble.since_s <= until_s
+            and (trouble.until_s is None or trouble.until_s >= since_s)
+            for trouble in self.troubles
+        )
+
+    @property
+    def arrivals(self) -> list[float]:
+        """When requests arrived, in order."""
+        return [trace.arrived_s for trace in self.traces.values()]

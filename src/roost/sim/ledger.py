@@ -1,0 +1,205 @@
+"""MACHINE: keeps the history: turns what the gateway does into facts, counted apart from it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from roost.core.events import Delta, Finished, Started, StreamEvent
+from roost.core.ids import ModelId, NodeId, RequestId
+from roost.core.snapshots import NodeStatus
+from roost.errors import Failure
+from roost.fleet.effects import Dispatch, Report
+from roost.sim.history import Ending, History, Opened, Trace
+from roost.sim.world import World
+
+
+class Ledger:
+    """Books of one gateway: who is out where, what each node last said, what each client got."""
+
+    def __init__(self, world: World, history: History) -> None:
+        self.history = history
+        self._world = world
+        self._reports: dict[NodeId, NodeStatus] = {}
+        self._heard_s: dict[NodeId, float] = {}
+        self._out: dict[tuple[RequestId, int], tuple[NodeId, ModelId]] = {}
+        self._places: Counter[tuple[NodeId, ModelId]] = Counter()
+        self._refused_s: dict[NodeId, float] = {}
+        # A dictionary, because it is walked through: the order of a set differs between runs.
+        self._fresh: dict[RequestId, None] = {}
+
+    @property
+    def out(self) -> int:
+        """Attempts opened on a linked node and not released."""
+        return len(self._out)
+
+    # Nodes.
+
+    def heard(self, node: NodeId) -> None:
+        """A message of this node was handed to the gateway."""
+        self._heard_s[node] = self._world.now
+
+    def joined(self, node: NodeId) -> None:
+        """A node has a new link; whatever was out on the old one is void."""
+        self.gone(node)
+        self.heard(node)
+
+    def reported(self, node: NodeId, status: NodeStatus) -> None:
+        """A node reported."""
+        self._reports[node] = status
+
+    def gone(self, node: NodeId) -> None:
+        """A node's link is over."""
+        self._reports.pop(node, None)
+        for key in [key for key, (on, _) in self._out.items() if on == node]:
+            self.over(*key)
+            self._give_back(key)
+
+    def closed(self, node: NodeId | None, failure: Failure) -> None:
+        """A link end closed by itself: for silence, or because somebody broke the protocol."""
+        if "broke" in failure.message:
+            self.history.defects.append(f"link to {node}: {failure.message}")
+
+    def note(self, report: Report) -> None:
+        """An operator would have been told this."""
+        if report.event == "node_left" and report.node is not None:
+            self.gone(report.node)
+        if report.event == "request_retried" and report.request is not None:
+            self.history.traces[report.request].retries.append(self._world.now)
+            if report.reason == "node_lost":
+                self.lost(report.request)
+
+    # Requests.
+
+    def arrived(self, trace: Trace) -> None:
+        """A request reached the gateway."""
+        self.history.traces[trace.request] = trace
+        self._fresh[trace.request] = None
+
+    def admitted(self) -> None:
+        """The gateway has made up its mind about the newest arrival."""
+        self.history.queue_peak = max(self.history.queue_peak, len(self._fresh))
+
+    def defect(self, what: str) -> None:
+        """Something was seen that no machine may do."""
+        self.history.defects.append(what)
+
+    def lost(self, request: RequestId) -> None:
+        """A request was taken away from its node: note how long that had been silent."""
+        opened = self.history.traces[request].opened[-1]
+        self.over(request, opened.attempt)
+        if opened.lost_after_s is None:
+            opened.lost_after_s = self._world.now - self._heard_s[opened.node]
+
+    def over(self, request: RequestId, attempt: int) -> None:
+        """An attempt has ended: withdrawn, refused, failed, finished, or gone with its node."""
+        for opened in self.history.traces[request].opened:
+            if opened.attempt == attempt and opened.over_s is None:
+                opened.over_s = self._world.now
+
+    def refused(self, node: NodeId) -> None:
+        """A node had no room: it is left alone for a while, on purpose."""
+        self._refused_s[node] = self._world.now
+
+    def look(self) -> None:
+        """The gateway has done what it wants to do for now: nobody may wait beside a free place."""
+        now = self._world.now
+        for request in self._fresh:
+            trace = self.history.traces[request]
+            idle = [node for node in self._reports if self._has_room(node, trace.model, now)]
+            if idle and trace.overlooked is None:
+                trace.overlooked = idle[0]
+
+    def _has_room(self, node: NodeId, model: ModelId, now: float) -> bool:
+        report = self._reports[node]
+        if report.draining or now >= self._heard_s[node] + 2.0:
+            return False
+        # A node that refused is backed off for up to 8 s.
+        if now < self._refused_s.get(node, -math.inf) + 8.5:
+            return False
+        offer = next((one for one in report.models if one.model == model and one.usable), None)
+        limit = min(offer.slots, report.max_in_flight) if offer is not None else 0
+        return self._places[node, model] < limit
+
+    def dispatched(self, effect: Dispatch, model: ModelId) -> None:
+        """A request was given to a node: note how that node looked from outside."""
+        now = self._world.now
+        report = self._reports.get(effect.node)
+        limit = 0
+        if report is not None:
+            slots = [offer.slots for offer in report.models if offer.model == model]
+            limit = min(report.max_in_flight, *slots) if slots else 0
+        tie = self._tie(effect, model)
+        self._fresh.pop(effect.request, None)
+        self._out[effect.request, effect.attempt] = (effect.node, model)
+        self._places[effect.node, model] += 1
+        opened = Opened(
+            at_s=now,
+            attempt=effect.attempt,
+            node=effect.node,
+            placement=effect.placement,
+            why=effect.why,
+            silent_s=now - self._heard_s.get(effect.node, 0.0),
+            draining=report is not None and report.draining,
+            held=self._places[effect.node, model],
+            limit=limit,
+            idle_rivals=tie,
+        )
+        self.history.traces[effect.request].opened.append(opened)
+
+    def _tie(self, effect: Dispatch, model: ModelId) -> int:
+        """How many nodes were equally idle; 0 where something else than chance decided."""
+        if effect.placement != "cold" or self._out:
+            return 0
+        fresh = [node for node, seen in self._heard_s.items() if self._world.now < seen + 2.0]
+        offers = [
+            node
+            for node in fresh
+            if (report := self._reports.get(node)) is not None
+            and not report.draining
+            and any(offer.model == model and offer.usable for offer in report.models)
+        ]
+        return len(offers)
+
+    def released(self, request: RequestId, attempt: int) -> None:
+        """A node has given back everything of this attempt."""
+        self._give_back((request, attempt))
+
+    def started(self, request: RequestId, started: Started) -> None:
+        """A request holds a slot."""
+        self.history.traces[request].cached_tokens = started.cached_tokens
+
+    def committed(self, request: RequestId) -> None:
+        """A client was promised an answer with status 200."""
+        self._world.log(f"commit {request}")
+
+    def sent(self, request: RequestId, events: Sequence[StreamEvent]) -> None:
+        """These were handed to the client's writer."""
+        trace = self.history.traces[request]
+        for event in events:
+            if trace.saw_last_event:
+                self.history.defects.append(f"{request}: an event after the last one")
+            if isinstance(event, Delta):
+                trace.text += event.text
+                trace.first_byte_s = trace.first_byte_s or self._world.now
+            trace.saw_last_event = isinstance(event, Finished)
+        self._world.log(f"sent {request} {len(trace.text)}")
+
+    def ended(self, request: RequestId, ending: Ending, failure: Failure | None) -> None:
+        """A client's request has come to this ending."""
+        trace = self.history.traces[request]
+        trace.endings.append((ending, failure))
+        self._fresh.pop(request, None)
+        trace.over_s = self._world.now
+        self._world.log(f"end {request} {ending} {failure.reason if failure else ''}")
+
+    def _give_back(self, key: tuple[RequestId, int]) -> None:
+        place = self._out.pop(key, None)
+        if place is None:
+            return
+        self._places[place] -= 1
+        trace = self.history.traces[key[0]]
+        for opened in trace.opened:
+            if opened.attempt == key[1]:
+                opened.released_s = self._world.now

@@ -1,0 +1,71 @@
+"""VALUE: what a simulated gateway holds: parts, lines to nodes, turns of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from roost.core.events import StreamEvent
+from roost.core.ids import NodeId, RequestId, StreamId
+from roost.core.request import GenerateRequest, Terms
+from roost.fleet.coordinator import Coordinator
+from roost.fleet.effects import Dispatch
+from roost.fleet.relay import Relay, RelaySettings
+from roost.sim.network import Connection
+from roost.sim.world import Alarm
+from roost.wire.link import GatewayEnd
+
+
+class Reader(Protocol):
+    """A client's end of its connection."""
+
+    def take(self, events: Sequence[StreamEvent], written: Callable[[], None]) -> None:
+        """Receive these; `written` is called when the socket has room again."""
+        ...
+
+    def comment(self, written: Callable[[], None]) -> None:
+        """Receive a sign of life."""
+        ...
+
+    def ended(self) -> None:
+        """The connection is over."""
+        ...
+
+
+@dataclass(slots=True)
+class Turn:
+    """One live request in the gateway."""
+
+    request: GenerateRequest
+    terms: Terms
+    relay: Relay
+    reader: Reader
+    alarm: Alarm
+    dispatch: Dispatch | None = None
+    answer: list[str] = field(default_factory=list)
+    withdrawn: bool = False
+
+
+class Line:
+    """One connection as the gateway holds it."""
+
+    def __init__(self, connection: Connection, end: GatewayEnd, alarm: Alarm) -> None:
+        self.connection = connection
+        self.end = end
+        self.alarm = alarm
+        self.node: NodeId | None = None
+        self.over = False
+        self.streams: dict[StreamId, tuple[RequestId, int]] = {}
+        self.numbers: dict[tuple[RequestId, int], StreamId] = {}
+        self.opened = 0
+
+
+class FrontParts(msgspec.Struct, frozen=True):
+    """What the gateway is made of; tests put defective parts in."""
+
+    coordinator: Coordinator
+    relay: Callable[[RelaySettings, bool, float], Relay]
+    relay_settings: RelaySettings

@@ -1,0 +1,182 @@
+"""WIRING: puts a world together, plays one scenario with one seed and has the history checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import msgspec
+
+from roost.core.ids import ModelId, NodeId
+from roost.core.snapshots import ModelOffer
+from roost.fleet.coordinator import Coordinator
+from roost.fleet.relay import Relay, RelaySettings
+from roost.fleet.routing import Dice
+from roost.fleet.settings import FleetSettings
+from roost.node.agent import Agent
+from roost.node.settings import AgentSettings
+from roost.sim.checkers import Violation, check
+from roost.sim.faults import AFTERMATH_S, Faults
+from roost.sim.front import Front
+from roost.sim.history import History, Rest
+from roost.sim.ledger import Ledger
+from roost.sim.lines import FrontParts
+from roost.sim.network import Network
+from roost.sim.scenario import Scenario
+from roost.sim.worker import Worker, WorkerSpec
+from roost.sim.workload import Workload
+from roost.sim.world import World
+
+
+def _relay(settings: RelaySettings, streamed: bool, now: float) -> Relay:  # noqa: FBT001
+    return Relay(settings, streamed=streamed, now=now)
+
+
+def _agent(settings: AgentSettings, offers: Sequence[ModelOffer]) -> Agent:
+    return Agent(settings, offers)
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """The machines under test; a test of the checkers puts defective ones in."""
+
+    coordinator: Callable[[FleetSettings, Dice], Coordinator] = Coordinator
+    relay: Callable[[RelaySettings, bool, float], Relay] = _relay
+    agent: Callable[[AgentSettings, Sequence[ModelOffer]], Agent] = _agent
+    front: Callable[[World, FrontParts, Ledger], Front] = Front
+
+
+class Played(msgspec.Struct, frozen=True):
+    """One run: what was violated, the hash of its log, how long it took in simulated time."""
+
+    scenario: str
+    seed: int
+    violations: tuple[Violation, ...]
+    digest: str
+    simulated_s: float
+    events: int
+    requests: int
+    completed: int
+    lines: tuple[str, ...]
+
+
+class Stage:
+    """One world with everything in it."""
+
+    def __init__(
+        self, scenario: Scenario, name: str, seed: int, parts: Parts, *, keep_lines: bool
+    ) -> None:
+        self.scenario = scenario
+        self.world = World(lambda what: Random(f"{name} {seed} {what}"), keep_lines=keep_lines)
+        self.history = _history(scenario)
+        self.network = Network(self.world, scenario.network)
+        self.ledger = Ledger(self.world, self.history)
+        coordinator = parts.coordinator(scenario.fleet, self.world.dice("coordinator"))
+        front = FrontParts(coordinator, parts.relay, scenario.relay)
+        self.front = parts.front(self.world, front, self.ledger)
+        self.workers = {
+            spec.id: Worker(
+                spec, self.world, self.network, self.history, self.front.answer, parts.agent
+            )
+            for spec in _specs(scenario)
+        }
+        self.workload = Workload(scenario, self.world, self.front, self.ledger)
+        self.faults = Faults(
+            scenario, self.world, self.network, self.front, self.workers, self.history
+        )
+
+    def play(self) -> None:
+        """Let the scenario happen, come to rest, and be asked whether it still works."""
+        scenario, world = self.scenario, self.world
+        self.faults.plan()
+        world.run(1.0)
+        self.workload.begin()
+        world.run(max(scenario.duration_s, self.history.healed_s))
+        self._settle()
+        if not any(fault.kind == "drain_gateway" for fault in scenario.faults):
+            if self.history.troubles:
+                world.run(world.now + AFTERMATH_S)
+            self.history.probed_s = world.now
+            for model in scenario.models:
+                self.workload.probe(model)
+            self._settle()
+        self.history.ended_s = world.now
+        self.history.rest = self._rest()
+
+    def _settle(self) -> None:
+        limit_s = self.world.now + self.scenario.settle_s
+        self.world.run(self.world.now + 1.0)
+        while self.world.now < limit_s and not self._resting():
+            self.world.run(self.world.now + 1.0)
+
+    def _resting(self) -> bool:
+        return not (self.front.turns or self.ledger.out or self.workload.thinking)
+
+    def _rest(self) -> Rest:
+        now = self.front.coordinator.statistics()
+        agents = [worker.agent for worker in self.workers.values()]
+        counts = [agent.statistics() for agent in agents]
+        slots = [slot for a in agents for view in a.status().runtimes for slot in view.slots]
+        return Rest(
+            waiting=now.waiting,
+            running=now.running,
+            leases=now.leases,
+            opened=sum(count.opened for count in counts),
+            released=sum(count.released for count in counts),
+            busy_slots=sum(slot.busy for slot in slots),
+            live_streams=sum(count.live for count in counts),
+            alive=sum(view.state == "alive" for view in self.front.coordinator.fleet()),
+            nodes=len(self.workers),
+        )
+
+
+def play(
+    scenario: Scenario,
+    name: str,
+    seed: int,
+    parts: Parts | None = None,
+    *,
+    keep_lines: bool = False,
+) -> Played:
+    """Play one scenario with one seed; a machine that asserts ends the run as a violation."""
+    stage = Stage(scenario, name, seed, parts or Parts(), keep_lines=keep_lines)
+    violations: tuple[Violation, ...]
+    try:
+        stage.play()
+    except Exception as error:  # noqa: BLE001 - whatever a machine raises is a finding, with its seed
+        violations = (Violation("no_machine_raises", f"{type(error).__name__}: {error}"),)
+    else:
+        violations = tuple(check(stage.history))
+    traces = stage.history.traces.values()
+    return Played(
+        scenario=name,
+        seed=seed,
+        violations=violations,
+        digest=stage.world.digest,
+        simulated_s=stage.world.now,
+        events=stage.world.events,
+        requests=len(traces),
+        completed=sum(any(kind == "complete" for kind, _ in trace.endings) for trace in traces),
+        lines=tuple(stage.world.lines),
+    )
+
+
+def _history(scenario: Scenario) -> History:
+    fleet = scenario.fleet
+    return History(
+        queue_length=fleet.queue_length,
+        queue_wait_s=fleet.queue_wait_s,
+        retry_floor=fleet.retry_floor,
+        retry_ratio=fleet.retry_ratio,
+        retry_window_s=fleet.retry_window_s,
+    )
+
+
+def _specs(scenario: Scenario) -> list[WorkerSpec]:
+    specs: list[WorkerSpec] = []
+    for machines in scenario.machines:
+        offers = tuple(ModelOffer(ModelId(m), machines.slots, 4096) for m in machines.models)
+        costs = machines.costs.slower(machines.slower)
+        for _ in range(machines.count):
+            node = NodeId(f"n{len(specs) + 1}")
+            specs.append(WorkerSpec(node, offers, costs, machines.max_in_flight))
+    return specs

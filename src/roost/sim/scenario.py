@@ -1,0 +1,94 @@
+"""VALUE: a scenario: machines, traffic and faults, as written in `scenarios/*.toml`."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from roost.fleet.relay import RelaySettings
+from roost.fleet.settings import FleetSettings
+from roost.sim.costs import Costs, Distances
+
+Span: TypeAlias = tuple[float, float]
+Count: TypeAlias = tuple[int, int]
+FaultKind = Literal[
+    "kill_runtime",
+    "kill_node",
+    "pause_node",
+    "hang_runtime",
+    "partition",
+    "half_open",
+    "cut_link",
+    "slow_node",
+    "load_failures",
+    "drain_node",
+    "crowd",
+    "late_ticks",
+    "pause_gateway",
+    "drain_gateway",
+]
+
+
+class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`count` equal machines; `slower` is how many times slower than `costs` they compute."""
+
+    count: int = 2
+    models: tuple[str, ...] = ("m",)
+    slots: int = 2
+    max_in_flight: int | None = None
+    slower: float = 1.0
+    costs: Costs = Costs()
+
+
+class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Conversations that begin at random moments, whatever became of the ones before.
+
+    Spans are drawn from evenly. `streamed`, `slow`, `stuck`, `vanish` and `hurry` are shares of
+    requests: asked to stream; read slowly; never read on from some point; hung up on in any phase;
+    with a deadline of their own.
+    """
+
+    rate_per_s: float = 1.2
+    turns: Count = (1, 3)
+    think_s: Span = (0.3, 2.0)
+    words: Count = (5, 150)
+    max_tokens: Count = (2, 12)
+    streamed: float = 0.7
+    slow: float = 0.0
+    slow_chars_per_s: float = 60.0
+    stuck: float = 0.0
+    vanish: float = 0.0
+    vanish_s: Span = (0.0, 3.0)
+    hurry: float = 0.0
+    hurry_s: Span = (0.5, 10.0)
+    tenants: int = 3
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something goes wrong `times` times, each at a moment in `at_s`, for a time in `for_s`."""
+
+    kind: FaultKind
+    at_s: Span
+    for_s: Span = (1.0, 1.0)
+    times: int = 1
+    factor: float = 10.0
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that a seed is added to. `claim` says in a sentence what it is there to show."""
+
+    claim: str
+    duration_s: float = 25.0
+    machines: tuple[Machines, ...] = (Machines(),)
+    traffic: Traffic = Traffic()
+    faults: tuple[Fault, ...] = ()
+    network: Distances = Distances()
+    fleet: FleetSettings = FleetSettings()
+    relay: RelaySettings = RelaySettings()
+    settle_s: float = 150.0
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model that any machine has, by name."""
+        return tuple(sorted({model for one in self.machines for model in one.models}))

@@ -1,0 +1,382 @@
+"""MACHINE: a simulated worker machine: the production agent and link end, with toy engines below.
+
+It does for the agent what the node's shell does: carries effects out and reports back, with the
+time that loading, preparing and computing take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from roost.backends.base import Prepared
+from roost.core.events import StreamEvent
+from roost.core.ids import NodeId, RequestId, RuntimeId, StreamId, TenantId
+from roost.core.request import ChatPrompt, GenerateRequest, Message
+from roost.core.snapshots import ModelOffer
+from roost.errors import Failure
+from roost.node.agent import Agent
+from roost.node.effects import (
+    Effect,
+    Load,
+    Pause,
+    Prepare,
+    Run,
+    Send,
+    Stop,
+    StreamKey,
+    Unload,
+)
+from roost.node.settings import AgentSettings
+from roost.sim import history as facts
+from roost.sim.compute import DIED, Engine, prompt_tokens
+from roost.sim.costs import Costs
+from roost.sim.history import History
+from roost.sim.network import Connection, End, Network, Packet
+from roost.sim.world import Alarm, Process, World
+from roost.wire.heartbeat import LinkSettings
+from roost.wire.link import NodeEnd
+from roost.wire.link_tables import Close, Deliver, NodeOutput
+from roost.wire.link_tables import Send as Put
+from roost.wire.messages import (
+    VERSION,
+    Cancel,
+    Credit,
+    FromGateway,
+    Hello,
+    Open,
+    Welcome,
+)
+
+TOO_LONG = Failure("context_length_exceeded", "The prompt does not fit the context.")
+LOAD_FAILED = Failure("load_failed", "The model could not be loaded.")
+STRANGER = 0
+"""Number of the link of another gateway; this one's links count from 1."""
+
+Answerer = Callable[[Connection, End], End]
+"""The gateway's side of a new connection."""
+
+
+class WorkerSpec(msgspec.Struct, frozen=True):
+    """A worker machine and what is installed on it."""
+
+    id: NodeId
+    offers: tuple[ModelOffer, ...]
+    costs: Costs
+    max_in_flight: int | None = None
+
+
+AgentMaker = Callable[[AgentSettings, Sequence[ModelOffer]], Agent]
+
+
+class Worker:
+    """One machine: an agent that may be killed and started again, and its runtimes."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        world: World,
+        network: Network,
+        history: History,
+        answer: Answerer,
+        agent: AgentMaker,
+    ) -> None:
+        self.spec = spec
+        self.costs = spec.costs
+        self.failing_loads = False
+        self._world = world
+        self._network = network
+        self._history = history
+        self._answer = answer
+        self._make_agent = agent
+        self._dice = world.dice(f"worker {spec.id}")
+        self._lives = 0
+        self._links = 0
+        self.boot()
+
+    # The machine.
+
+    def boot(self) -> None:
+        """Start the agent with nothing loaded, and dial."""
+        self._lives += 1
+        self.process = Process(self._world, f"{self.spec.id}/{self._lives}")
+        settings = AgentSettings(backend="toy", max_in_flight=self.spec.max_in_flight)
+        self.agent = self._make_agent(settings, self.spec.offers)
+        self.engines: dict[RuntimeId, Engine] = {}
+        self._preparing: dict[StreamKey, Prepare] = {}
+        self._runtime_of: dict[StreamKey, RuntimeId] = {}
+        self._run_of: dict[StreamKey, facts.Run] = {}
+        self._alarm = Alarm(self.process, self._tick)
+        self._link_alarm = Alarm(self.process, self._link_tick)
+        self._hang_up()
+        self.process.after(self._network.redial_s() * 0.1, self._dial)
+
+    def _hang_up(self) -> None:
+        self._link: NodeEnd | None = None
+        self._connection: Connection | None = None
+        self._number = 0
+        self._up = False
+
+    def kill(self) -> None:
+        """End the agent and every runtime at once."""
+        self.process.kill()
+        for engine in self.engines.values():
+            engine.kill()
+        self._close_runs()
+        if self._connection is not None:
+            self._connection.reset()
+
+    def freeze(self) -> None:
+        """Stop the machine: agent and runtimes."""
+        self.process.stop()
+        for engine in self.engines.values():
+            engine.stop()
+
+    def thaw(self) -> None:
+        """Let the machine continue."""
+        self.process.resume()
+        for engine in list(self.engines.values()):
+            engine.resume()
+
+    def kill_runtime(self, *, first: bool) -> bool:
+        """End one runtime; `first` is whether its streams hear of it before the agent does."""
+        if not self.engines or not self.process.alive:
+            return False
+        runtime = self._dice.choice(sorted(self.engines))
+        engine = self.engines.pop(runtime)
+        engine.kill()
+        keys = list(engine.streams)
+        for key in keys:
+            self._end_run(key)
+        delay_s = self.costs.death_seen_s
+        gone = partial(self._gone, runtime)
+        closed = partial(self._died, keys)
+        for action in (closed, gone) if first else (gone, closed):
+            self.process.after(delay_s, action)
+        return True
+
+    def slow_down(self, factor: float) -> None:
+        """Compute `factor` times slower from now on; 1 is the machine's own speed."""
+        self.costs = self.spec.costs.slower(factor)
+        for engine in self.engines.values():
+            engine.costs = self.costs
+
+    def drain(self) -> None:
+        """Tell the agent to take nothing new."""
+        self.process.do(lambda: self._perform(self.agent.on_drain(self._world.now)))
+
+    def crowd(self) -> None:
+        """Let another gateway, of which nobody here knows, take every place of every model."""
+        self._perform(self.agent.on_link_up(STRANGER, self._world.now))
+        wanted = [offer.model for offer in self.spec.offers for _ in range(offer.slots)]
+        for number, model in enumerate(wanted):
+            prompt = ChatPrompt((Message("user", f"stranger {number}"),))
+            request = GenerateRequest(model, prompt, max_tokens=1000)
+            rid = RequestId(f"stranger {number}")
+            message = Open(StreamId(number), rid, TenantId("key:stranger"), request, credit=10_000)
+            self._perform(self.agent.on_message(STRANGER, message, self._world.now))
+
+    def uncrowd(self) -> None:
+        """Let the other gateway go away."""
+        self._perform(self.agent.on_link_down(STRANGER, self._world.now))
+
+    # The link.
+
+    def _dial(self) -> None:
+        if not self._network.reachable(self.spec.id):
+            self.process.after(self._network.redial_s(), self._dial)
+            return
+        self._links += 1
+        self._number = self._links
+        connection = self._network.dial(self.spec.id)
+        ear = End(self.process, self._heard, partial(self._lost, self._number))
+        connection.attach(ear, self._answer(connection, ear))
+        self._connection = connection
+        hello = Hello(VERSION, self.spec.id, self.spec.id, self.process.name, "sim")
+        self._link = NodeEnd(hello, LinkSettings(), self._world.now)
+        self._put(self._link.start())
+        self._link_alarm.set(self._link.next_tick())
+
+    def _heard(self, message: Packet) -> None:
+        if self._link is not None:
+            # The network is one for both directions; the link's own table refuses what is wrong.
+            self._put(self._link.on_message(message, self._world.now))  # type: ignore[arg-type]
+
+    def _lost(self, number: int) -> None:
+        if number == self._number and self._link is not None:
+            self._give_up(again=True)
+
+    def _give_up(self, *, again: bool) -> None:
+        number, was_up = self._number, self._up
+        self._hang_up()
+        if was_up:
+            self._perform(self.agent.on_link_down(number, self._world.now))
+        if again:
+            self.process.after(self._network.redial_s(), self._dial)
+
+    def _put(self, outputs: list[NodeOutput]) -> None:
+        for output in outputs:
+            if isinstance(output, Put):
+                if self._connection is not None and self._connection.up is not None:
+                    self._connection.up.send(output.message)
+            elif isinstance(output, Deliver):
+                self._delivered(output.message)
+            elif isinstance(output, Close):
+                if self._connection is not None:
+                    self._connection.close_from_node()
+                self._give_up(again=output.again)
+
+    def _delivered(self, message: FromGateway) -> None:
+        now = self._world.now
+        if isinstance(message, Welcome):
+            self._up = True
+            self._perform(self.agent.on_link_up(self._number, now))
+        elif isinstance(message, Open | Credit | Cancel):
+            self._perform(self.agent.on_message(self._number, message, now))
+            self._count()
+
+    def _count(self) -> None:
+        held = self.agent.statistics().in_flight
+        most = sum(min(o.slots, self.spec.max_in_flight or o.slots) for o in self.spec.offers)
+        if held > most:
+            self._history.defects.append(f"{self.spec.id} holds {held} streams, {most} fit")
+
+    def _link_tick(self) -> None:
+        if self._link is not None:
+            self._put(self._link.on_tick(self._world.now))
+        if self._link is not None:
+            self._link_alarm.set(self._link.next_tick())
+
+    # The agent's effects.
+
+    def _tick(self) -> None:
+        self._perform(self.agent.on_tick(self._world.now))
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._do(effect)
+        self._alarm.set(self.agent.next_tick())
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                if effect.link == self._number and self._link is not None:
+                    self._put(self._link.say(effect.message))
+            case Load():
+                self._load(effect)
+            case Unload():
+                self._unload(effect.runtime)
+            case Prepare():
+                self._preparing[effect.key] = effect
+                self.process.after(self.costs.prepare_s, partial(self._prepared, effect))
+            case Run():
+                self._run(effect)
+            case Stop():
+                self._stop(effect.key)
+            case Pause():
+                engine = self._engine(effect.key)
+                if engine is not None:
+                    engine.pause(effect.key, paused=effect.paused)
+
+    def _load(self, effect: Load) -> None:
+        engine = Engine(self._world, effect.runtime, self.costs)
+        engine.emit, engine.closed = self._emitted, self._engine_closed
+        self.engines[effect.runtime] = engine
+        half = partial(self._progress, effect.runtime)
+        self.process.after(self.costs.load_s / 2, half)
+        done = self._load_failed if self.failing_loads else self._loaded
+        self.process.after(self.costs.load_s, partial(done, effect.runtime))
+
+    def _progress(self, runtime: RuntimeId) -> None:
+        if runtime in self.engines:
+            self._perform(self.agent.on_load_progress(runtime, 0.5, self._world.now))
+
+    def _loaded(self, runtime: RuntimeId) -> None:
+        if runtime in self.engines:
+            self._perform(self.agent.on_loaded(runtime, self._world.now))
+
+    def _load_failed(self, runtime: RuntimeId) -> None:
+        if self.engines.pop(runtime, None) is not None:
+            self._perform(self.agent.on_load_failed(runtime, LOAD_FAILED, self._world.now))
+
+    def _unload(self, runtime: RuntimeId) -> None:
+        engine = self.engines.pop(runtime, None)
+        if engine is None:
+            return
+        engine.kill()
+        keys = list(engine.streams)
+        for key in keys:
+            self._end_run(key)
+        self.process.after(self.costs.stop_s, partial(self._died, keys))
+        self.process.after(self.costs.stop_s, partial(self._gone, runtime))
+
+    def _gone(self, runtime: RuntimeId) -> None:
+        self._perform(self.agent.on_runtime_gone(runtime, self._world.now))
+
+    def _died(self, keys: list[StreamKey]) -> None:
+        for key in keys:
+            self._runtime_of.pop(key, None)
+            self._perform(self.agent.on_closed(key, DIED, self._world.now))
+
+    def _prepared(self, effect: Prepare) -> None:
+        if self._preparing.pop(effect.key, None) is None:
+            return
+        now = self._world.now
+        if effect.runtime not in self.engines:
+            self._perform(self.agent.on_prepare_failed(effect.key, DIED, now))
+            return
+        tokens = prompt_tokens(effect.request)
+        ctx = next(o.ctx for o in self.spec.offers if o.model == effect.request.model)
+        limit = min(effect.request.max_tokens or ctx, ctx - len(tokens))
+        if limit < 1:
+            self._perform(self.agent.on_prepare_failed(effect.key, TOO_LONG, now))
+        else:
+            prepared = Prepared(effect.request, tokens, limit)
+            self._perform(self.agent.on_prepared(effect.key, prepared, now))
+
+    def _run(self, effect: Run) -> None:
+        run = facts.Run(effect.request_id, self.spec.id, effect.use.slot, self._world.now)
+        if effect.key.link != STRANGER:
+            self._history.runs.append(run)
+        self._run_of[effect.key] = run
+        self._runtime_of[effect.key] = effect.runtime
+        engine = self.engines.get(effect.runtime)
+        if engine is None:
+            self._end_run(effect.key)
+            self.process.after(0.0, partial(self._died, [effect.key]))
+        else:
+            engine.open(effect.key, effect.prepared, effect.use)
+
+    def _stop(self, key: StreamKey) -> None:
+        engine = self._engine(key)
+        if engine is not None:
+            engine.leave(key)
+        elif self._preparing.pop(key, None) is not None:
+            now_closed = partial(self._closed, key, None)
+            self.process.after(self.costs.prepare_s, now_closed)
+
+    def _engine(self, key: StreamKey) -> Engine | None:
+        runtime = self._runtime_of.get(key)
+        return self.engines.get(runtime) if runtime is not None else None
+
+    def _emitted(self, key: StreamKey, event: StreamEvent) -> None:
+        self.process.do(lambda: self._perform(self.agent.on_event(key, event, self._world.now)))
+
+    def _engine_closed(self, key: StreamKey, failure: Failure | None) -> None:
+        self._end_run(key)
+        self._runtime_of.pop(key, None)
+        self.process.do(partial(self._closed, key, failure))
+
+    def _closed(self, key: StreamKey, failure: Failure | None) -> None:
+        self._perform(self.agent.on_closed(key, failure, self._world.now))
+
+    def _end_run(self, key: StreamKey) -> None:
+        run = self._run_of.pop(key, None)
+        if run is not None:
+            run.ended_s = self._world.now
+
+    def _close_runs(self) -> None:
+        for key in list(self._run_of):
+            self._end_run(key)

@@ -1,0 +1,224 @@
+"""MACHINE: clients: conversations that begin at random moments and behave well or badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.core.events import Delta, StreamEvent
+from roost.core.ids import ModelId, RequestId, TenantId
+from roost.core.request import ChatPrompt, GenerateRequest, Message, Terms
+from roost.fleet.affinity import chain
+from roost.sim.compute import answer_of
+from roost.sim.front import Front
+from roost.sim.history import Trace
+from roost.sim.ledger import Ledger
+from roost.sim.scenario import Scenario
+from roost.sim.world import World
+
+if TYPE_CHECKING:
+    from random import Random
+
+_SOCKET_S = 0.0005
+
+
+class Manners(msgspec.Struct, frozen=True):
+    """How a client behaves in one turn: None means that it does not do this at all.
+
+    `chars_per_s` is how fast it reads, `stuck_after` after how many writes it stops reading,
+    `vanish_s` and `vanish_after` when it hangs up: after a time, or after so many writes.
+    """
+
+    streamed: bool = True
+    chars_per_s: float | None = None
+    stuck_after: int | None = None
+    vanish_s: float | None = None
+    vanish_after: int | None = None
+    timeout_s: float | None = None
+
+
+class Client:
+    """One turn's connection."""
+
+    def __init__(self, world: World, front: Front, request: RequestId, manners: Manners) -> None:
+        self._world = world
+        self._front = front
+        self._request = request
+        self._manners = manners
+        self._takes = 0
+        self._gone = False
+        self.on_ended: Callable[[], None] = _nothing
+        if manners.vanish_s is not None:
+            world.at(manners.vanish_s, self._vanish)
+
+    def take(self, events: Sequence[StreamEvent], written: Callable[[], None]) -> None:
+        """Receive these, at this client's own speed."""
+        self._receive(sum(len(e.text) for e in events if isinstance(e, Delta)), written)
+
+    def comment(self, written: Callable[[], None]) -> None:
+        """Receive a sign of life."""
+        self._receive(1, written)
+
+    def ended(self) -> None:
+        """The gateway is done with this turn."""
+        self._gone = True
+        self.on_ended()
+
+    def _receive(self, chars: int, written: Callable[[], None]) -> None:
+        manners = self._manners
+        self._takes += 1
+        if manners.vanish_after is not None and self._takes > manners.vanish_after:
+            self._vanish()
+        if self._gone or (manners.stuck_after is not None and self._takes > manners.stuck_after):
+            return
+        slowly_s = chars / manners.chars_per_s if manners.chars_per_s is not None else 0.0
+        self._world.at(_SOCKET_S + slowly_s, written)
+
+    def _vanish(self) -> None:
+        if not self._gone:
+            self._gone = True
+            self._world.at(_SOCKET_S, self._hang_up)
+
+    def _hang_up(self) -> None:
+        self._front.process.do(lambda: self._front.hang_up(self._request))
+
+
+class Workload:
+    """All clients of one run."""
+
+    def __init__(self, scenario: Scenario, world: World, front: Front, ledger: Ledger) -> None:
+        self._traffic = scenario.traffic
+        self._models = scenario.models
+        self._duration_s = scenario.duration_s
+        self._world = world
+        self._front = front
+        self._ledger = ledger
+        self._dice = world.dice("workload")
+        self._requests = 0
+        self._conversations = 0
+        self.thinking = 0
+
+    def begin(self) -> None:
+        """Let conversations begin until the scenario's time is over."""
+        gap_s = self._dice.expovariate(self._traffic.rate_per_s)
+        if self._world.now + gap_s < self._duration_s:
+            self._world.at(gap_s, self._arrive)
+
+    def probe(self, model: str) -> None:
+        """Ask one plain question."""
+        talk = Conversation(self, self._dice, model, turns=1)
+        talk.next(Manners())
+
+    def _arrive(self) -> None:
+        turns = self._dice.randint(*self._traffic.turns)
+        talk = Conversation(self, self._dice, self._dice.choice(self._models), turns)
+        talk.next(self.manners())
+        self.begin()
+
+    def manners(self) -> Manners:
+        """Draw how a client behaves."""
+        dice, traffic = self._dice, self._traffic
+        roll = dice.random
+        vanish = roll() < traffic.vanish
+        by_time = roll() < 0.7
+        return Manners(
+            streamed=roll() < traffic.streamed,
+            chars_per_s=traffic.slow_chars_per_s if roll() < traffic.slow else None,
+            stuck_after=dice.randint(0, 3) if roll() < traffic.stuck else None,
+            vanish_s=dice.uniform(*traffic.vanish_s) if vanish and by_time else None,
+            vanish_after=dice.randint(0, 5) if vanish and not by_time else None,
+            timeout_s=dice.uniform(*traffic.hurry_s) if roll() < traffic.hurry else None,
+        )
+
+    def think(self, talk: Conversation) -> None:
+        """Let a conversation go on after a pause, if there is time left."""
+        pause_s = self._dice.uniform(*self._traffic.think_s)
+        if self._world.now + pause_s >= self._duration_s:
+            return
+        self.thinking += 1
+        self._world.at(pause_s, lambda: self._go_on(talk))
+
+    def _go_on(self, talk: Conversation) -> None:
+        self.thinking -= 1
+        talk.next(self.manners())
+
+    def words(self) -> str:
+        """Some words for a message."""
+        count = self._dice.randint(*self._traffic.words)
+        return " ".join(f"w{self._dice.randrange(5000)}" for _ in range(count))
+
+    def name(self) -> tuple[TenantId, str]:
+        """Who talks, and about what."""
+        self._conversations += 1
+        tenant = self._dice.randrange(self._traffic.tenants)
+        return TenantId(f"key:{tenant}"), f"conversation {self._conversations}"
+
+    def send(self, talk: Conversation, manners: Manners) -> Trace:
+        """Put a turn's request on its way."""
+        self._requests += 1
+        rid = RequestId(f"r{self._requests}")
+        request = GenerateRequest(
+            ModelId(talk.model),
+            ChatPrompt(tuple(talk.messages)),
+            max_tokens=self._dice.randint(*self._traffic.max_tokens),
+        )
+        hashes = chain(talk.tenant, request.model, talk.messages)
+        terms = Terms(rid, talk.tenant, hashes, timeout_s=manners.timeout_s)
+        oracle = tuple(answer_of(request))
+        trace = Trace(rid, request.model, talk.turn, self._world.now, oracle)
+        client = Client(self._world, self._front, rid, manners)
+        client.on_ended = lambda: talk.answered(trace)
+        self._front.process.do(
+            lambda: self._ask(trace, request, terms, client, streamed=manners.streamed)
+        )
+        return trace
+
+    def _ask(
+        self,
+        trace: Trace,
+        request: GenerateRequest,
+        terms: Terms,
+        client: Client,
+        *,
+        streamed: bool,
+    ) -> None:
+        trace.arrived_s = self._world.now
+        self._ledger.arrived(trace)
+        self._world.log(f"ask {trace.request} {trace.model} turn {trace.turn}")
+        self._front.ask(request, terms, client, streamed=streamed)
+
+
+class Conversation:
+    """One client's history, sent again whole with every turn."""
+
+    def __init__(self, workload: Workload, dice: Random, model: str, turns: int) -> None:
+        self._workload = workload
+        self._dice = dice
+        self._turns = turns
+        self._last: RequestId | None = None
+        self.model = model
+        self.turn = 0
+        self.tenant, about = workload.name()
+        self.messages = [Message("system", "You are helpful."), Message("user", about)]
+
+    def next(self, manners: Manners) -> None:
+        """Ask the next question."""
+        self.turn += 1
+        question = self.messages.pop()
+        self.messages.append(Message("user", f"{question.content} {self._workload.words()}"))
+        trace = self._workload.send(self, manners)
+        trace.previous, self._last = self._last, trace.request
+
+    def answered(self, trace: Trace) -> None:
+        """The turn has ended; go on if it went well."""
+        complete = any(kind == "complete" for kind, _ in trace.endings)
+        if not complete or self.turn >= self._turns:
+            return
+        self.messages += [Message("assistant", trace.text.strip()), Message("user", "")]
+        self._workload.think(self)
+
+
+def _nothing() -> None:
+    """What a client does at the end unless somebody asks for more."""

@@ -1,0 +1,347 @@
+"""Defective machines, one defect each, that the checkers have to find.
+
+They are variants of the production machines, made by subclass or by setting; what each breaks is
+its docstring. The wiring is the production one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from roost.core.events import Delta, Finished, StreamEvent
+from roost.core.ids import ModelId, NodeId, RequestId
+from roost.core.snapshots import LinkState, ModelOffer
+from roost.errors import Failure
+from roost.fleet.calls import Call, Calls
+from roost.fleet.coordinator import Coordinator
+from roost.fleet.effects import Effect, Withdraw
+from roost.fleet.prospects import Prospects
+from roost.fleet.relay import Relay, RelaySettings
+from roost.fleet.relay_effects import Abandon, Done, Grant, RelayEffect, Send
+from roost.fleet.routing import Candidate, Dice
+from roost.fleet.settings import FleetSettings
+from roost.node import effects as node_effects
+from roost.node.agent import Agent
+from roost.node.settings import AgentSettings
+from roost.sim.front import Front
+from roost.sim.play import Parts
+from roost.wire.messages import Cancel, Credit, Open, Released
+
+T = TypeVar("T")
+
+
+class FirstInOrder:
+    """Dice that always fall on the first side."""
+
+    def choice(self, seq: Sequence[T], /) -> T:
+        """Always the first."""
+        return seq[0]
+
+
+class KeepsLeasesOfTheGone(Coordinator):
+    """A cancelled request's lease is never given back."""
+
+    _forgotten: frozenset[RequestId] = frozenset()
+
+    def on_client_gone(self, request: RequestId, now: float) -> list[Effect]:
+        """Forget what is to be released."""
+        self._forgotten |= {request}
+        return super().on_client_gone(request, now)
+
+    def on_released(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
+        """Release everything else."""
+        return [] if request in self._forgotten else super().on_released(request, attempt, now)
+
+
+class ReleasesBeforeTheNode(Coordinator):
+    """A place counts as free when the request ends, not when the node says so."""
+
+    def _end(self, call: Call) -> None:
+        super()._end(call)
+        self._leases.release(call.id, call.attempt)
+
+
+class RetriesAfterAByte(Coordinator):
+    """The first byte is not remembered."""
+
+    def on_first_token(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
+        """Remember the home and forget the byte."""
+        effects = super().on_first_token(request, attempt, now)
+        call = self._calls.get(request)
+        if call is not None:
+            call.answered = False
+        return effects
+
+
+class _AnyAttempt(Calls):
+    def current(self, request: RequestId, attempt: int) -> Call | None:
+        call = self._calls.get(request)
+        return call if call is not None and call.node is not None else None
+
+
+class BelievesLateEvents(Coordinator):
+    """Events of an attempt that is over count for the current one."""
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice)
+        self._calls = _AnyAttempt()
+
+
+class NeverGivesUpOnSilence(Coordinator):
+    """What runs on a stale node is waited for until the link is dead."""
+
+    def _fell_silent(self, node: NodeId, state: LinkState, now: float) -> None:
+        if state == "dead":
+            super()._fell_silent(node, state, now)
+
+
+class _Blind(Prospects):
+    blind_to: str = ""
+
+    def candidates(self, model: ModelId, now: float) -> list[Candidate]:
+        seen = super().candidates(model, now)
+        if self.blind_to == "draining":
+            return [msgspec.structs.replace(one, draining=False) for one in seen]
+        return [msgspec.structs.replace(one, held=0) for one in seen]
+
+
+class OverlooksDraining(Coordinator):
+    """The filter for draining nodes is missing."""
+
+    blind_to = "draining"
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice)
+        self._prospects = _Blind(settings, self._registry, self._leases)
+        self._prospects.blind_to = self.blind_to
+
+
+class OverlooksLeases(OverlooksDraining):
+    """Capacity is judged without what is already out."""
+
+    blind_to = "held"
+
+
+class RetriesInPlace(Coordinator):
+    """The node that failed a request is a candidate for it again."""
+
+    def _setback(self, call: Call, failure: Failure, now: float) -> None:
+        super()._setback(call, failure, now)
+        call.tried.clear()
+
+
+class AnswersWithoutHint(Coordinator):
+    """Refusals do not say when to come back."""
+
+    def _answer(self, call: Call, failure: Failure) -> None:
+        super()._answer(call, Failure(failure.reason, failure.message))
+
+
+class ForgetsTheLost(Coordinator):
+    """Requests of a lost node are dropped without a word."""
+
+    def _answer(self, call: Call, failure: Failure) -> None:
+        if failure.reason == "node_lost":
+            self._end(call)
+        else:
+            super()._answer(call, failure)
+
+
+class NeverWithdraws(Coordinator):
+    """Nodes are not told that a request is over."""
+
+    def _drained(self) -> list[Effect]:
+        return [effect for effect in super()._drained() if not isinstance(effect, Withdraw)]
+
+
+class NeverLooksAgain(Coordinator):
+    """A place that becomes free is not offered to those who wait."""
+
+    def on_released(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
+        """Release, and leave it at that."""
+        self._leases.release(request, attempt)
+        return []
+
+
+class Lenient(Relay):
+    """A relay that lets an answer begin again, so that the damage reaches the client."""
+
+    def on_restart(self) -> list[RelayEffect]:
+        """Begin again without asking."""
+        return []
+
+
+class LosesMerged(Relay):
+    """Of what piled up behind a slow reader only the newest piece is sent."""
+
+    def _send(self, now: float) -> list[RelayEffect]:
+        deltas = [event for event in self._pending if isinstance(event, Delta)]
+        ends = [event for event in self._pending if isinstance(event, Finished)]
+        self._pending = [*deltas[-1:], *ends]
+        return super()._send(now)
+
+
+class SendsTwice(Relay):
+    """A piece that was sent is sent again with the next one."""
+
+    _last: tuple[StreamEvent, ...] = ()
+
+    def _send(self, now: float) -> list[RelayEffect]:
+        effects = super()._send(now)
+        again = [
+            Send((*self._last, *effect.events)) if isinstance(effect, Send) else effect
+            for effect in effects
+        ]
+        self._last = tuple(
+            event
+            for effect in effects
+            if isinstance(effect, Send)
+            for event in effect.events
+            if isinstance(event, Delta)
+        )
+        return again
+
+
+class EndsCleanly(Relay):
+    """A cut stream looks like a finished one."""
+
+    def on_answer(self, failure: Failure, now: float) -> list[RelayEffect]:
+        """Say goodbye as if all were well."""
+        if self.outcome is None and self.committed:
+            return self._end("complete", Done())
+        return super().on_answer(failure, now)
+
+
+class WaitsForEver(Relay):
+    """A stuck writer has no deadline."""
+
+    def on_tick(self, now: float) -> list[RelayEffect]:
+        """Ignore the writer's deadline."""
+        if self._writing_since_s is not None:
+            self._writing_since_s = now
+        return super().on_tick(now)
+
+
+class GrantsNothing(Relay):
+    """The node's credit is never renewed."""
+
+    def _grant(self) -> list[RelayEffect]:
+        return []
+
+
+class GrantsTooMuch(Relay):
+    """Credit is renewed while the reader is stuck."""
+
+    def _flush(self, now: float) -> list[RelayEffect]:
+        return [*super()._flush(now), *([] if self._finished else [Grant(1)])]
+
+
+class HangsUpSilently(Relay):
+    """A client that leaves is not reported."""
+
+    def on_client_gone(self, now: float) -> list[RelayEffect]:
+        """Keep it to ourselves."""
+        effects = super().on_client_gone(now)
+        return [effect for effect in effects if not isinstance(effect, Abandon)]
+
+
+class IgnoresCancel(Agent):
+    """A node that goes on computing for nobody."""
+
+    def on_message(
+        self, link: int, message: Open | Credit | Cancel, now: float
+    ) -> list[node_effects.Effect]:
+        """Hear everything but a Cancel."""
+        return [] if isinstance(message, Cancel) else super().on_message(link, message, now)
+
+
+class IgnoresLostLinks(Agent):
+    """A node that goes on for a gateway that is gone."""
+
+    def on_link_down(self, link: int, now: float) -> list[node_effects.Effect]:
+        """Keep the streams of a link that is down."""
+        return []
+
+
+class ReleasesTwice(Agent):
+    """A node that says Released twice."""
+
+    def on_closed(
+        self, key: node_effects.StreamKey, failure: Failure | None, now: float
+    ) -> list[node_effects.Effect]:
+        """Repeat the last word."""
+        effects = super().on_closed(key, failure, now)
+        twice = [
+            effect
+            for effect in effects
+            if isinstance(effect, node_effects.Send) and isinstance(effect.message, Released)
+        ]
+        return [*effects, *twice]
+
+
+class OverlooksItsLimit(Agent):
+    """A node that takes whatever comes and never says that it is full."""
+
+    def _why_not(self, message: Open) -> Failure | None:
+        failure = super()._why_not(message)
+        return None if failure is not None and failure.reason == "node_busy" else failure
+
+
+class LetsLateEventsThrough(Front):
+    """A shell that shows a client what a withdrawn attempt still says."""
+
+    def _withdraw(self, effect: Withdraw) -> None:
+        super()._withdraw(effect)
+        turn = self.turns.get(effect.request)
+        if turn is not None:
+            turn.withdrawn = False
+
+
+def front(kind: type[Front]) -> Parts:
+    """Production parts in a shell that is not."""
+    return Parts(front=kind)
+
+
+def coordinator(kind: type[Coordinator]) -> Parts:
+    """Production parts but for the coordinator."""
+    return Parts(coordinator=kind)
+
+
+def settings(**changes: float) -> Parts:
+    """A coordinator that ignores one of its limits."""
+
+    def make(given: FleetSettings, dice: Dice) -> Coordinator:
+        return Coordinator(msgspec.structs.replace(given, **changes), dice)
+
+    return Parts(coordinator=make)
+
+
+def relay(kind: type[Relay]) -> Parts:
+    """Production parts but for the relay."""
+    return Parts(relay=_relay(kind))
+
+
+def _relay(kind: type[Relay]) -> Callable[[RelaySettings, bool, float], Relay]:
+    return lambda given, streamed, now: kind(given, streamed=streamed, now=now)
+
+
+def agent(kind: type[Agent]) -> Parts:
+    """Production parts but for the node's agent."""
+
+    def make(given: AgentSettings, offers: Sequence[ModelOffer]) -> Agent:
+        return kind(given, offers)
+
+    return Parts(agent=make)
+
+
+def tie_by_order() -> Parts:
+    """Ties go to the first node."""
+    return Parts(coordinator=lambda given, _dice: Coordinator(given, FirstInOrder()))
+
+
+def retries_after_a_byte() -> Parts:
+    """The byte is forgotten, and the relay does not mind."""
+    return Parts(coordinator=RetriesAfterAByte, relay=_relay(Lenient))

@@ -1,0 +1,231 @@
+"""Every checker finds the history that breaks its claim, and accepts one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from roost.core.ids import ModelId, NodeId, RequestId
+from roost.errors import Failure
+from roost.sim.checkers import CHECKERS, check
+from roost.sim.history import History, Opened, Rest, Run, Trace, Trouble
+
+A, B = NodeId("a"), NodeId("b")
+LOST = Failure("node_lost", "Lost.")
+
+
+def opened(at_s: float = 1.0, attempt: int = 1, node: NodeId = A) -> Opened:
+    """A dispatch with nothing wrong about it."""
+    return Opened(at_s, attempt, node, "cold", "no_home", 0.1, False, 1, 2, 0)
+
+
+def trace(name: str = "r1", at_s: float = 1.0) -> Trace:
+    """A request that was served whole."""
+    one = Trace(RequestId(name), ModelId("m"), 1, at_s, ("aa ", "bb "), "aa bb ", True)
+    one.first_byte_s, one.over_s = at_s + 0.5, at_s + 1.0
+    one.opened, one.endings = [opened(at_s)], [("complete", None)]
+    one.opened[0].over_s = at_s + 1.0
+    return one
+
+
+def history(*traces: Trace) -> History:
+    """A run in which all went well."""
+    one = History(queue_length=2, queue_wait_s=10.0, retry_floor=1, retry_ratio=0.1)
+    one.retry_window_s, one.ended_s, one.probed_s = 10.0, 50.0, 40.0
+    one.traces = {each.request: each for each in (traces or (trace(),))}
+    one.runs = [Run(each.request, A, 0, each.arrived_s, each.over_s) for each in traces]
+    one.rest = Rest(0, 0, 0, 1, 1, 0, 0, alive=1, nodes=1)
+    return one
+
+
+def two_turns() -> tuple[Trace, Trace]:
+    """Two turns of one conversation, the second one warm."""
+    first, second = trace("r1", 1.0), trace("r2", 5.0)
+    second.turn, second.previous, second.cached_tokens = 2, first.request, 9
+    second.opened[0].placement, second.opened[0].why = "warm", "home"
+    return first, second
+
+
+def _no_ending(h: History, t: Trace) -> None:
+    t.endings = []
+
+
+def _two_endings(h: History, t: Trace) -> None:
+    t.endings *= 2
+
+
+def _swapped(h: History, t: Trace) -> None:
+    t.text, t.saw_last_event, t.endings = "bb aa ", False, [("broken", LOST)]
+    h.troubles = [Trouble(A, "kill_node", 0.0)]
+
+
+def _cut_clean(h: History, t: Trace) -> None:
+    t.text = "aa "
+
+
+def _late_attempt(h: History, t: Trace) -> None:
+    t.opened.append(opened(1.8, 2, B))
+    t.opened[0].over_s = 1.7
+
+
+def _overlap(h: History, t: Trace) -> None:
+    t.first_byte_s = 3.0
+    t.opened.append(opened(1.8, 2, B))
+
+
+def _lease_left(h: History, t: Trace) -> None:
+    h.rest = Rest(0, 0, 1, 1, 1, 0, 0, 1, 1)
+
+
+def _slot_left(h: History, t: Trace) -> None:
+    h.rest = Rest(0, 0, 0, 1, 1, 1, 0, 1, 1)
+
+
+def _over_limit(h: History, t: Trace) -> None:
+    t.opened[0].held = 3
+
+
+def _silent(h: History, t: Trace) -> None:
+    t.opened[0].silent_s = 2.5
+
+
+def _draining(h: History, t: Trace) -> None:
+    t.opened[0].draining = True
+
+
+def _left_there(h: History, t: Trace) -> None:
+    t.opened[0].lost_after_s = 9.0
+
+
+def _runs_on(h: History, t: Trace) -> None:
+    h.runs = [Run(t.request, A, 0, 1.0, 9.0)]
+
+
+def _queue_long(h: History, t: Trace) -> None:
+    h.queue_peak = 3
+
+
+def _queue_slow(h: History, t: Trace) -> None:
+    t.arrived_s = -20.0
+
+
+def _overlooked(h: History, t: Trace) -> None:
+    t.overlooked = B
+
+
+def _too_many_retries(h: History, t: Trace) -> None:
+    t.retries = [1.2, 1.3]
+
+
+def _in_place(h: History, t: Trace) -> None:
+    t.retries, t.first_byte_s = [1.2], None
+    t.opened[0].over_s = 1.2
+    t.opened.append(opened(1.3, 2, A))
+
+
+def _node_missing(h: History, t: Trace) -> None:
+    h.rest = Rest(0, 0, 0, 1, 1, 0, 0, 0, 1)
+
+
+def _probe_failed(h: History, t: Trace) -> None:
+    h.probed_s = 0.5
+    t.endings = [("client_gone", None)]
+
+
+def _no_hint(h: History, t: Trace) -> None:
+    t.endings = [("rejected", Failure("queue_full", "Full."))]
+    t.saw_last_event = False
+
+
+def _no_cause(h: History, t: Trace) -> None:
+    t.endings, t.saw_last_event = [("broken", LOST)], False
+
+
+def _defect(h: History, t: Trace) -> None:
+    h.defects = ["spoke out of turn"]
+
+
+BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
+    ("one_ending", _no_ending),
+    ("one_ending", _two_endings),
+    ("tokens_contiguous", _swapped),
+    ("no_silent_truncation", _cut_clean),
+    ("no_retry_after_first_byte", _late_attempt),
+    ("one_live_attempt", _overlap),
+    ("leases_return", _lease_left),
+    ("slots_return", _slot_left),
+    ("places_within_limits", _over_limit),
+    ("no_work_into_silence", _silent),
+    ("no_work_for_draining", _draining),
+    ("loss_is_noticed", _left_there),
+    ("cancelled_work_stops", _runs_on),
+    ("queue_bounded", _queue_long),
+    ("queue_bounded", _queue_slow),
+    ("places_are_used", _overlooked),
+    ("retry_budget", _too_many_retries),
+    ("retries_go_elsewhere", _in_place),
+    ("fleet_recovers", _node_missing),
+    ("fleet_recovers", _probe_failed),
+    ("refusals_say_when", _no_hint),
+    ("failures_have_causes", _no_cause),
+    ("machines_agree", _defect),
+]
+
+
+@pytest.mark.parametrize(("name", "harm"), BROKEN)
+def test_each_claim_can_be_broken(name: str, harm: Callable[[History, Trace], None]) -> None:
+    """One harm, one violation, of the claim that is meant."""
+    one = trace()
+    run = history(one)
+    harm(run, one)
+    assert {violation.checker for violation in check(run)} == {name}
+
+
+def test_a_good_history_breaks_nothing() -> None:
+    """The checkers are not merely severe."""
+    assert check(history()) == []
+    assert check(history(*two_turns())) == []
+
+
+def test_every_checker_is_exercised_here() -> None:
+    """A new claim comes with a history that breaks it."""
+    elsewhere = {"second_turn_is_warm", "ties_are_shared"}
+    assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
+    assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
+
+
+def test_a_second_turn_has_to_come_home() -> None:
+    """Cold, or warm without a cached token, is a violation while nothing failed."""
+    first, second = two_turns()
+    second.opened[0].placement, second.opened[0].why = "cold", "no_home"
+    run = history(first, second)
+    assert [violation.checker for violation in check(run)] == ["second_turn_is_warm"]
+    run.troubles = [Trouble(B, "kill_node", 0.0, 1.0)]
+    assert check(run) == []
+    first, second = two_turns()
+    second.cached_tokens = 0
+    assert [v.checker for v in check(history(first, second))] == ["second_turn_is_warm"]
+    second.opened[0].placement, second.opened[0].why = "moved", "home_busy"
+    assert check(history(first, second)) == []
+
+
+@pytest.mark.parametrize(("ties", "violated"), [(15, False), (40, True)])
+def test_ties_need_numbers(ties: int, violated: bool) -> None:
+    """A node left out a few times had bad luck; left out always, it was left out."""
+    traces = [trace(f"r{n}", float(n)) for n in range(ties)]
+    for one in traces:
+        one.opened[0].idle_rivals = 2
+    found = [violation.checker for violation in check(history(*traces))]
+    assert found == (["ties_are_shared"] if violated else [])
+
+
+def test_trouble_excuses_only_its_node_and_time() -> None:
+    """A failure needs a cause on a node that the request was on, while it was there."""
+    one = trace()
+    one.endings, one.saw_last_event = [("broken", LOST)], False
+    run = history(one)
+    run.troubles = [Trouble(B, "kill_node", 0.0), Trouble(A, "kill_node", 30.0)]
+    assert [violation.checker for violation in check(run)] == ["failures_have_causes"]
+    run.troubles = [Trouble(A, "kill_node", 0.0, 1.5)]
+    assert check(run) == []
