@@ -18,7 +18,7 @@ from roost.core.events import Finished, Started
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.request import Terms
 from roost.core.snapshots import LinkState, ModelOffer, NodeStatus
-from roost.errors import Failure
+from roost.errors import Failure, Fault
 from roost.fleet import census, refusals
 from roost.fleet.calls import Call, Calls
 from roost.fleet.deadlines import Deadlines
@@ -413,7 +413,7 @@ class Coordinator:
 
     def _answer(self, call: Call, failure: Failure) -> None:
         self._answers[failure.reason] += 1
-        if failure.retry_after_s is not None:
+        if failure.kind.fault is Fault.CAPACITY and failure.retry_after_s is not None:
             self._out.append(Report("request_shed", request=call.id, reason=failure.reason))
         self._out.append(Answer(call.id, failure))
         self._end(call)

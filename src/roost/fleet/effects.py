@@ -36,7 +36,12 @@ class Dispatch(msgspec.Struct, frozen=True):
 
 
 class Withdraw(msgspec.Struct, frozen=True):
-    """Cancel this attempt on its node; its lease stays taken until the node says it is released."""
+    """Cancel this attempt on its node; its lease stays taken until the node says it is released.
+
+    The attempt is over at once: events of it that still arrive must not reach the request's relay,
+    whether or not the next attempt has been dispatched yet. The coordinator tells them apart by
+    itself.
+    """
 
     request: RequestId
     attempt: int
@@ -62,7 +67,11 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Disconnect(msgspec.Struct, frozen=True):
-    """Close the link to this node: it is dead, or a newer link of the same node has replaced it."""
+    """Close the link to this node: it is dead, or a newer link of the same node has replaced it.
+
+    In the second case it comes from `on_node_joined` and means the link that is filed under this
+    name at that moment: the shell performs it before it files the new one.
+    """
 
     node: NodeId
     failure: Failure

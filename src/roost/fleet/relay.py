@@ -107,7 +107,10 @@ class Relay:
         return self.on_events((event,), now)
 
     def on_events(self, events: Sequence[StreamEvent], now: float) -> list[RelayEffect]:
-        """One message arrived from the current attempt's node, with these events in order."""
+        """One message of the current attempt arrived, with these events in order.
+
+        A withdrawn attempt is no longer the current one, even before the next one is dispatched.
+        """
         if self._outcome is not None or self._verdict is not None:
             return []
         self._unread += 1
