@@ -25,6 +25,17 @@ def test_json_lines_carry_event_level_time_and_facts(capsys: pytest.CaptureFixtu
     assert line["timestamp"].endswith("Z")
 
 
+def test_a_value_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Escape sequences in what a client chose are shown, not obeyed."""
+    logs.configure("info", "human")
+    logs.get().info("request_done", model="\x1b[31mred\x07\r\nfake line", seconds=1)
+    shown = capsys.readouterr().err
+    assert "\x1b[31m" not in shown
+    assert "\x07" not in shown
+    assert "fake line" in shown
+    assert shown.count("\n") == 1
+
+
 def _logged(tree: ast.AST) -> set[str]:
     found = set()
     for call in ast.walk(tree):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roost.cli.gateway_parts import is_loopback
 from roost.errors import Failure
 from roost.gateway.front.access import ANYONE, Authorise, Fields, Principal, presented_key
 
@@ -12,11 +13,15 @@ if TYPE_CHECKING:
     from roost.store.tokens import TokenStore
 
 
-def by_keys(store: KeyStore) -> Authorise:
-    """Ask for a key as soon as one exists; before that anybody on this machine may ask."""
+def by_keys(store: KeyStore, host: str) -> Authorise:
+    """Ask for a key as soon as one exists; before that anybody on this machine may ask.
+
+    Where other machines can reach `host` a key is always needed, also after all were forgotten.
+    """
+    always = not is_loopback(host)
 
     def authorise(fields: Fields) -> Principal | Failure:
-        if not store.any_keys():
+        if not always and not store.any_keys():
             return ANYONE
         presented = presented_key(fields)
         if presented is None:

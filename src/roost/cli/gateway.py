@@ -67,7 +67,7 @@ async def _fleet(settings: Settings) -> int:
 
     stores = open_to_listen(settings)
     gateway = await open_gateway(
-        gateway_settings(settings), by_keys(stores.keys), by_tokens(stores.tokens)
+        gateway_settings(settings), by_keys(stores.keys, settings.host), by_tokens(stores.tokens)
     )
     assert gateway.front is not None, "an open gateway listens"
     print(f"roost listens on {gateway.front.url}; nodes join with: roost node --join URL --token T")
@@ -81,7 +81,7 @@ async def _upstream(settings: Settings, targets: tuple[Target, ...]) -> int:
 
     stores = open_to_listen(settings)
     gateway = await open_upstream_gateway(
-        upstream_settings(settings, targets), by_keys(stores.keys)
+        upstream_settings(settings, targets), by_keys(stores.keys, settings.host)
     )
     assert gateway.front is not None, "an open gateway listens"
     print(f"roost listens on {gateway.front.url} in front of {len(targets)} servers")

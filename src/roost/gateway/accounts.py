@@ -14,11 +14,10 @@ def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
     """Count and log a turn that has ended; called once for each."""
     outcome = str(turn.relay.outcome)
     metrics("roost_requests_total", outcome, turn.dialect).inc()
-    usage, started = turn.usage, turn.started
-    cached = usage.cached_tokens or (started.cached_tokens if started else 0)
-    metrics("roost_cached_prompt_tokens_total").inc(cached)
-    metrics("roost_prefill_tokens_total").inc(max(0, usage.prompt_tokens - cached))
-    metrics("roost_completion_tokens_total").inc(usage.completion_tokens)
+    spent = turn.spent
+    metrics("roost_cached_prompt_tokens_total").inc(spent.cached_tokens)
+    metrics("roost_prefill_tokens_total").inc(max(0, spent.prompt_tokens - spent.cached_tokens))
+    metrics("roost_completion_tokens_total").inc(spent.completion_tokens)
     if turn.first_text_s is not None:
         metrics("roost_ttft_seconds").observe(turn.first_text_s - turn.arrived_s)
     log.info(
@@ -28,8 +27,8 @@ def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
         model=turn.request.model,
         node=turn.dispatch.node if turn.dispatch else None,
         attempts=turn.attempt,
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=cached,
-        completion_tokens=usage.completion_tokens,
+        prompt_tokens=spent.prompt_tokens,
+        cached_tokens=spent.cached_tokens,
+        completion_tokens=spent.completion_tokens,
         seconds=round(now - turn.arrived_s, 3),
     )

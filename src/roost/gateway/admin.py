@@ -68,8 +68,13 @@ class Admin:
         metrics, coordinator = self._mind.metrics, self._mind.coordinator
         metrics("roost_queued").set(coordinator.statistics().waiting)
         for node in coordinator.fleet():
-            metrics("roost_in_flight", node.id).set(node.in_flight)
-            metrics("roost_link_state", node.id).set(_RANK[node.state])
+            if node.state == "dead":
+                # Known, but not here: its series ended when it left.
+                metrics.forget("roost_in_flight", node.id)
+                metrics.forget("roost_link_state", node.id)
+            else:
+                metrics("roost_in_flight", node.id).set(node.in_flight)
+                metrics("roost_link_state", node.id).set(_RANK[node.state])
 
     def models(self, call: Call) -> None:
         """GET /v1/models."""

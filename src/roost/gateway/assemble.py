@@ -87,7 +87,7 @@ class Gateway:
             await self.front.close(grace_s)
         self.mind.close()
         await self._tasks.close()
-        self._generation.close()
+        await self._generation.close()
 
     def _routes(self) -> Routes:
         routes = Routes(self._gate, self._settings.places)

@@ -115,6 +115,8 @@ class Mind:
     def node_status(self, link: NodeLink, message: Status) -> None:
         """A node has reported."""
         now = self.now_s
+        for runtime in link.new_runtimes(message.status.runtimes):
+            self.metrics("roost_runtime_load_seconds", runtime.model).observe(runtime.load_s or 0.0)
         self._feed(self.coordinator.on_node_status(link.node, message.seq, message.status, now))
 
     def node_heard(self, link: NodeLink) -> None:

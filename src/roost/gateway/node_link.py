@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from roost.core.ids import NodeId, RequestId, StreamId
+from roost.core.ids import NodeId, RequestId, RuntimeId, StreamId
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
 from roost.wire.messages import (
@@ -29,6 +29,9 @@ from roost.wire.messages import (
 from roost.wire.pump import Pump, PumpSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roost.core.snapshots import RuntimeView
     from roost.errors import Failure
     from roost.fleet.effects import Dispatch
     from roost.gateway.turn import Turn
@@ -98,6 +101,10 @@ class NodeLink:
         self._streams: dict[tuple[RequestId, int], StreamId] = {}
         self._last_stream = 0
         self._backends: dict[str, str] = {}
+        self._ready: frozenset[RuntimeId | None] = frozenset()
+        self._clock = loop.time
+        self._heard_every_s = settings.link.ping_s / 4
+        self._heard_s = loop.time()
         self.node = NodeId("")
 
     # --- what the gateway says
@@ -132,6 +139,13 @@ class NodeLink:
         if stream is not None:
             self._pump.post(Cancel(stream))
 
+    def new_runtimes(self, views: Sequence[RuntimeView]) -> list[RuntimeView]:
+        """Return the runtimes that have become ready since the last report."""
+        ready = {view.runtime: view for view in views if view.state == "ready"}
+        new = [view for name, view in ready.items() if name not in self._ready]
+        self._ready = frozenset(ready)
+        return new
+
     def shut(self, failure: Failure) -> None:
         """End the link from this side."""
         self._pump.post(Goodbye(failure, again=True))
@@ -144,7 +158,7 @@ class NodeLink:
             self._listener.node_left(self)
 
     async def _deliver(self, message: FromNode) -> None:
-        self._listener.node_heard(self)
+        self._note_heard()
         match message:
             case Hello():
                 self.node = message.node
@@ -157,8 +171,15 @@ class NodeLink:
             case _:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
 
+    def _note_heard(self) -> None:
+        # The coordinator needs to know that the node lives, not that it has said another token.
+        now = self._clock()
+        if now - self._heard_s >= self._heard_every_s:
+            self._heard_s = now
+            self._listener.node_heard(self)
+
     def _on_stream(self, message: Events | Phase | Refused | Released, ticket: Ticket) -> None:
-        current = ticket.turn.attempt == ticket.attempt
+        current = ticket.turn.hears(ticket.attempt)
         match message:
             case Events():
                 if current:

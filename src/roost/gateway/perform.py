@@ -73,6 +73,9 @@ def _dispatch(office: Office, effect: Dispatch) -> None:
 
 
 def _withdraw(office: Office, effect: Withdraw) -> None:
+    turn = office.turns.get(effect.request)
+    if turn is not None:
+        turn.on_withdrawn(effect.attempt)
     link = office.links.get(effect.node)
     if link is not None:
         link.cancel(effect.request, effect.attempt)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from roost.gateway.front.access import Gate
     from roost.gateway.front.exchange import Exchange
-    from roost.gateway.front.shared import Handler
     from roost.gateway.front.rendering import Headers
+    from roost.gateway.front.shared import Handler
 
 
 class Call(msgspec.Struct, frozen=True):

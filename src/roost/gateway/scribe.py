@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from roost.core.events import Finished, StreamEvent
+from roost.core.events import Finished, Started, StreamEvent
 from roost.fleet.relay_effects import (
     Abandon,
     Break,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from roost.dialects.openai_envelope import Fact
     from roost.errors import Failure
+    from roost.fleet.effects import Dispatch
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.turn import Turn
 
@@ -78,11 +79,8 @@ class WholeVoice(Protocol):
         ...
 
 
-def placement(turn: Turn) -> str:
+def placement(dispatch: Dispatch, started: Started | None) -> str:
     """Return `x-roost-placement`: what the gateway chose, corrected by what the node found."""
-    dispatch, started = turn.dispatch, turn.started
-    if dispatch is None:
-        return "cold"
     if dispatch.placement == "moved":
         return f"moved({dispatch.why})"
     if dispatch.placement == "warm" and started is not None and started.cached_tokens == 0:
@@ -92,8 +90,9 @@ def placement(turn: Turn) -> str:
 
 def facts(turn: Turn) -> dict[str, Fact]:
     """Return what is known about how a turn is served, for headers and the last chunk."""
-    known: dict[str, Fact] = {"placement": placement(turn)}
+    known: dict[str, Fact] = {}
     if turn.dispatch is not None:
+        known["placement"] = placement(turn.dispatch, turn.started)
         known["node"] = turn.dispatch.node
         known["queue_ms"] = round(turn.dispatch.queued_s * 1000)
     if turn.started is not None:

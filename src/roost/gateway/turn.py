@@ -11,7 +11,17 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
+import msgspec
+
+from roost.core.events import (
+    Delta,
+    Failed,
+    Finished,
+    PrefillProgress,
+    Started,
+    StreamEvent,
+    Usage,
+)
 from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Send
 
 if TYPE_CHECKING:
@@ -88,8 +98,9 @@ class Turn:
         self.terms = terms
         self.relay = relay
         self.dispatch: Dispatch | None = None
+        self._withdrawn = False
         self.started: Started | None = None
-        self.usage = Usage()
+        self.spent = Usage()
         self.arrived_s = self._loop.time()
         self.first_text_s: float | None = None
         self.last_text_s: float | None = None
@@ -111,6 +122,10 @@ class Turn:
         """Number of the current attempt, 0 before the first."""
         return self.dispatch.attempt if self.dispatch else 0
 
+    def hears(self, attempt: int) -> bool:
+        """Whether what this attempt says still counts."""
+        return attempt == self.attempt and not self._withdrawn
+
     def begin(self, listener: Listener) -> None:
         """Start the clock; from now on `listener` hears what happens."""
         self._listener = listener
@@ -122,10 +137,15 @@ class Turn:
         """Start over with a new attempt; legal only before any answer text."""
         again = self.dispatch is not None
         self.dispatch = dispatch
+        self._withdrawn = False
         self.started = None
         self._answer.clear()
         if again:
             self.apply(self.relay.on_restart())
+
+    def on_withdrawn(self, attempt: int) -> None:
+        """Hear nothing more of this attempt: its node may go on for a while before it knows."""
+        self._withdrawn = self._withdrawn or attempt == self.attempt
 
     def on_waiting(self, state: str) -> None:
         """Say what the request waits for, for keep-alives."""
@@ -155,17 +175,24 @@ class Turn:
                 self._on_text(event, listener)
             case Started():
                 self.started = event
+                self._spend(prompt_tokens=event.cached_tokens, cached_tokens=event.cached_tokens)
                 listener.started(self, event)
+            case PrefillProgress():
+                self._spend(prompt_tokens=event.done)
             case Finished():
-                self.usage = event.usage
+                self.spent = event.usage
                 listener.finished(self, event)
             case Failed():
-                self.usage = event.usage
                 return event.failure
         return None
 
+    def _spend(self, **counts: int) -> None:
+        """Keep count of what was computed, for answers whose end never comes."""
+        self.spent = msgspec.structs.replace(self.spent, **counts)
+
     def _on_text(self, event: Delta, listener: Listener) -> None:
         self._answer.append(event.text)
+        self._spend(completion_tokens=self.spent.completion_tokens + event.tokens)
         now = self._loop.time()
         if self.last_text_s is None:
             self.first_text_s = now

@@ -35,6 +35,19 @@ class Log(Protocol):
         ...
 
 
+def _printable(
+    _logger: object, _name: str, facts: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Escape what a terminal would obey: a model's name, say, comes from whoever asks."""
+    return {key: _escaped(value) for key, value in facts.items()}
+
+
+def _escaped(value: object) -> object:
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
 def configure(level: str = "info", form: str = "auto") -> None:
     """Set up stderr once per process: `level` debug|info|warning|error, `form` auto|json|human."""
     human = form == "human" or (form == "auto" and sys.stderr.isatty())
@@ -48,6 +61,7 @@ def configure(level: str = "info", form: str = "auto") -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _printable,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),

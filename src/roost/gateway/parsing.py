@@ -1,0 +1,82 @@
+"""DECIDER: a body becomes a request, with the hash chain of its conversation.
+
+The same function runs on the event loop for ordinary bodies and in a child for large ones.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from roost.core.ids import ModelId, TenantId
+from roost.core.request import ChatPrompt, GenerateRequest
+from roost.dialects.openai_chat import read_chat
+from roost.dialects.openai_completions import read_completion
+from roost.dialects.openai_options import ReplyOptions, Translated
+from roost.errors import Failure, RoostError, fail
+from roost.fleet.affinity import chain
+
+Api: TypeAlias = Literal["chat", "completions"]
+
+
+class Reader(Protocol):
+    """How a dialect reads a body."""
+
+    def __call__(self, body: bytes, *, strict: bool) -> Translated:
+        """Translate it, or raise `RoostError`."""
+        ...
+
+
+READERS: dict[Api, Reader] = {"chat": read_chat, "completions": read_completion}
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A body to be read. `default_model` is for requests that name none; "" if there is no such."""
+
+    api: Api
+    body: bytes
+    tenant: TenantId
+    default_model: str
+    strict: bool
+
+
+class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
+    """What a body asks for; `chain` is empty for raw prompts."""
+
+    request: GenerateRequest
+    options: ReplyOptions
+    chain: tuple[bytes, ...]
+    ignored: tuple[str, ...]
+    timeout_ms: object
+
+
+class Unreadable(msgspec.Struct, frozen=True, tag="unreadable"):
+    """Why a body is refused."""
+
+    failure: Failure
+
+
+Outcome: TypeAlias = Parsed | Unreadable
+
+
+def parse(job: Job) -> Outcome:
+    """Read a body; nothing is raised for what a client sent."""
+    try:
+        sent = READERS[job.api](job.body, strict=job.strict)
+        request = _with_model(sent.request, job.default_model)
+    except RoostError as error:
+        return Unreadable(error.failure)
+    hashes: tuple[bytes, ...] = ()
+    if isinstance(request.prompt, ChatPrompt):
+        hashes = chain(job.tenant, request.model, request.prompt.messages)
+    return Parsed(request, sent.options, hashes, sent.ignored, sent.roost.get("timeout_ms"))
+
+
+def _with_model(request: GenerateRequest, default: str) -> GenerateRequest:
+    if request.model:
+        return request
+    if not default:
+        message = "Name a model: several are served here; GET /v1/models lists them."
+        raise fail("bad_request", message, param="model")
+    return msgspec.structs.replace(request, model=ModelId(default))
