@@ -12,18 +12,19 @@ import pytest
 
 from roost.gateway.front.access import Gate, allowed
 from roost.gateway.front.asgi import App, Receive, Scope, Send
-from roost.gateway.front.guard import guarded, routed, safe
+from roost.gateway.front.guard import guarded
 from roost.gateway.front.limits import FrontLimits, Listener
-from roost.gateway.front.replies import (
+from roost.gateway.front.router import Router
+from roost.gateway.front.server import Front, open_front
+from tests.gateway.front.asgi_kit import (
     end_stream,
     read_body,
+    routed,
     send_json,
     send_piece,
     start_stream,
     wait_gone,
 )
-from roost.gateway.front.router import Router
-from roost.gateway.front.server import Front, open_front
 
 GET = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -116,7 +117,9 @@ def application(seen: Seen) -> Router[App]:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive)
         seen.bodies.append(body)
-        await send_json(send, msgspec.json.encode({"got": len(body), "rest": scope["rest"]}))
+        await send_json(
+            send, msgspec.json.encode({"got": len(body), "rest": scope["state"]["rest"]})
+        )
 
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await read_body(receive)
@@ -198,7 +201,7 @@ async def opened(
 ) -> AsyncIterator[World]:
     """Open a front around the application, and close everything afterwards."""
     seen = Seen()
-    app = safe(guarded(routed(application(seen)), gate or Gate(allowed("127.0.0.1"))))
+    app = guarded(routed(application(seen)), gate or Gate(allowed("127.0.0.1")))
     front = await open_front(app, listener or Listener(port=0), limits)
     world = World(front, seen)
     try:

@@ -12,8 +12,8 @@ import uvloop
 
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.limits import FrontLimits, Listener
-from roost.gateway.front.replies import send_json
-from roost.gateway.front.server import Front, open_front, serve
+from roost.gateway.front.server import open_front
+from tests.gateway.front.asgi_kit import send_json
 from tests.gateway.front.conftest import GET, Client, opened
 from tests.gateway.front.test_protocol import post
 
@@ -37,37 +37,6 @@ async def test_taken_port_is_an_error() -> None:
     with pytest.raises(OSError, match="in use"):
         await open_front(hello, Listener(port=front.port), FrontLimits())
     await front.close(0)
-
-
-async def test_serve_tells_when_it_is_ready() -> None:
-    """`serve` runs until somebody closes it."""
-    fronts: list[Front] = []
-
-    async def on_ready(front: Front) -> None:
-        fronts.append(front)
-        client = Client(*await asyncio.open_connection("127.0.0.1", front.port))
-        assert (await client.ask(GET)).status == 200
-        client.close()
-        await front.close(1)
-
-    await asyncio.wait_for(serve(hello, Listener(port=0), FrontLimits(), on_ready), 5)
-    assert fronts[0].connections == 0
-
-
-async def test_cancelled_serve_closes() -> None:
-    """Cancelling `serve` frees the port."""
-    ready: asyncio.Future[Front] = asyncio.get_running_loop().create_future()
-
-    async def on_ready(front: Front) -> None:
-        ready.set_result(front)
-
-    task = asyncio.ensure_future(serve(hello, Listener(port=0), FrontLimits(), on_ready))
-    front = await ready
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    with pytest.raises(OSError, match=r".*"):
-        await asyncio.open_connection("127.0.0.1", front.port)
 
 
 @pytest.mark.slow

@@ -17,8 +17,7 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 class Scope(TypedDict, total=False):
     """A request head. `type` is `http` or `websocket`; only http has a method and a `request_id`.
 
-    `path` is percent-decoded, `raw_path` is as sent. `rest` and `raw_rest` are what a route's
-    `{rest}` matched. `principal` is set by the guard.
+    `path` is percent-decoded, `raw_path` is as sent. `principal` is set by the guard.
     """
 
     type: str
@@ -37,8 +36,6 @@ class Scope(TypedDict, total=False):
     subprotocols: list[str]
     request_id: RequestId
     principal: Principal
-    rest: str
-    raw_rest: str
 
 
 class Received(TypedDict, total=False):

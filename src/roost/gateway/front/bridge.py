@@ -11,6 +11,7 @@ import asyncio
 
 from roost.errors import Failure
 from roost.gateway.front.asgi import App, Received, Scope, Sent
+from roost.gateway.front.defects import failure_of
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.rendering import safe
 from roost.gateway.front.uvicorn_base import get_local_addr, get_remote_addr
@@ -61,13 +62,16 @@ class Bridge:
         self._writable.set()
 
     async def run(self, app: App, scope: Scope) -> None:
-        """Run the application; one that fails or stops early costs the client its connection."""
+        """Run the application; what it raises, or leaves unsaid, becomes a failure."""
         exchange = self._exchange
+        failure = Failure("internal", "The request was not answered.")
         try:
             await app(scope, self.receive, self.send)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            failure = failure_of(error, exchange.request_id)
         finally:
             if not exchange.done:
-                exchange.fail(Failure("internal", "The request was not answered."))
+                exchange.fail(failure)
 
     async def receive(self) -> Received:
         """Return the next piece of body, or wait until the client has left."""

@@ -11,7 +11,9 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 ErrorBody: TypeAlias = Callable[[Failure], tuple[int, bytes]]
 """From a failure to the status and the JSON body of a dialect."""
 
-JSON = b"application/json"
+JSON_BODY: Headers = [(b"content-type", b"application/json")]
+"""Headers of a reply whose body is JSON."""
+
 EVENT_STREAM: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -82,7 +84,7 @@ def id_lines(request_id: str) -> bytes:
 
 def failure_headers(failure: Failure) -> Headers:
     """Return the headers that belong to a failure whatever the dialect."""
-    headers = [(b"content-type", JSON)]
+    headers = [*JSON_BODY]
     if failure.retry_after_s is not None:
         headers.append((b"retry-after", str(failure.retry_after_s).encode()))
     if failure.reason == "unauthorized":

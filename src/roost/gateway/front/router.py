@@ -23,11 +23,10 @@ _BASE = "/v1"
 
 
 class Matched(msgspec.Struct, Generic[Handler], frozen=True):
-    """A handler and what `{rest}` stood for, percent-decoded and as sent; "" for exact routes."""
+    """A handler and what `{rest}` stood for, percent-decoded; "" for exact routes."""
 
     handler: Handler
     rest: str = ""
-    raw_rest: str = ""
 
 
 class NotMatched(msgspec.Struct, frozen=True):
@@ -80,21 +79,16 @@ class Router(Generic[Handler]):
             path = percent_decoded(candidate)
             row = self._exact.get(path)
             if row is not None:
-                return _chosen(row, method, "", "")
+                return _chosen(row, method, "")
             for prefix, open_row in self._open.items():
                 if path.startswith(prefix):
-                    rest = path.removeprefix(prefix)
-                    plain = candidate.startswith(prefix)
-                    raw_rest = candidate.removeprefix(prefix) if plain else rest
-                    return _chosen(open_row, method, rest, raw_rest)
+                    return _chosen(open_row, method, path.removeprefix(prefix))
         return NotMatched(Failure("not_found", "There is nothing at this address."))
 
 
-def _chosen(
-    row: dict[str, Handler], method: str, rest: str, raw_rest: str
-) -> Matched[Handler] | NotMatched:
+def _chosen(row: dict[str, Handler], method: str, rest: str) -> Matched[Handler] | NotMatched:
     handler = row.get(method)
     if handler is not None:
-        return Matched(handler, rest, raw_rest)
+        return Matched(handler, rest)
     failure = Failure("method_not_allowed", f"Use {' or '.join(sorted(row))} at this address.")
     return NotMatched(failure, tuple(sorted(row)))

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 
 from roost.dialects.openai_errors import error_body as openai_error
@@ -168,18 +167,3 @@ async def open_front(
     front = Front(shared, _bind(listener, limits), tls is not None)
     await front.open(listener, tls)
     return front
-
-
-async def serve(
-    app: App,
-    listener: Listener,
-    limits: FrontLimits,
-    on_ready: Callable[[Front], Awaitable[None]],
-) -> None:
-    """Open a front, tell `on_ready`, stay until it is closed or this task is cancelled."""
-    front = await open_front(app, listener, limits)
-    try:
-        await on_ready(front)
-        await front.wait_closed()
-    finally:
-        await front.close(0)

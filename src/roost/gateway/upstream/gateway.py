@@ -9,11 +9,11 @@ from collections.abc import Callable
 import msgspec
 
 from roost import __version__
-from roost.dialects.openai_errors import error_body
 from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
 from roost.gateway.front.access import Authorise, Gate, allowed, anyone
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.front.server import Front, open_front
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
@@ -24,7 +24,6 @@ from roost.gateway.upstream.targets import Target
 from roost.observe import logs
 from roost.observe.metrics import CONTENT_TYPE, Metrics
 
-_JSON = [(b"content-type", b"application/json")]
 _ABOUT = msgspec.json.encode({"roost": __version__, "openai": "/v1", "health": "/health"})
 
 
@@ -68,7 +67,6 @@ class UpstreamGateway:
             settings.listener,
             settings.limits,
             direct=self._routes(),
-            error_body=error_body,
         )
         for server in self._proxy.servers.values():
             probing = keep_probing(self._proxy, server, settings.probe_path, settings.pool.probe_s)
@@ -95,8 +93,10 @@ class UpstreamGateway:
     def _routes(self) -> Routes:
         routes = Routes(self._gate, self._settings.places)
         self._proxy.add_to(routes, self._tasks)
-        routes.add("GET", "/", lambda call: call.exchange.reply(200, _JSON, _ABOUT))
-        routes.add("GET", "/health", lambda call: call.exchange.reply(200, _JSON, _status("ok")))
+        routes.add("GET", "/", lambda call: call.exchange.reply(200, JSON_BODY, _ABOUT))
+        routes.add(
+            "GET", "/health", lambda call: call.exchange.reply(200, JSON_BODY, _status("ok"))
+        )
         routes.add("GET", "/ready", self._ready)
         routes.add("GET", "/metrics", self._metrics)
         return routes
@@ -104,7 +104,7 @@ class UpstreamGateway:
     def _ready(self, call: Call) -> None:
         # Draining needs no case here: its first act is to close the listener.
         if self.pool.ready:
-            call.exchange.reply(200, _JSON, _status("ready"))
+            call.exchange.reply(200, JSON_BODY, _status("ready"))
         else:
             call.exchange.fail(self.pool.unavailable())
 
