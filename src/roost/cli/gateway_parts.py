@@ -163,7 +163,7 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
     from roost.fleet.upstream_pool import PoolSettings
     from roost.gateway.upstream.client import ClientLimits
     from roost.gateway.upstream.gateway import UpstreamSettings
-    from roost.gateway.upstream.proxy import RelayLimits
+    from roost.gateway.upstream.proxy import PassageLimits
 
     return UpstreamSettings(
         targets=targets,
@@ -177,7 +177,7 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
             probe_s=settings.upstream_probe_s,
             fleet=fleet_settings(settings),
         ),
-        relay=RelayLimits(
+        passage=PassageLimits(
             idle_s=settings.upstream_idle_s, commit_after_s=settings.stream_commit_after_s
         ),
         client=ClientLimits(connect_s=settings.upstream_connect_s),

@@ -15,7 +15,7 @@ from roost.gateway.upstream.gateway import (
     UpstreamSettings,
     open_upstream_gateway,
 )
-from roost.gateway.upstream.proxy import RelayLimits
+from roost.gateway.upstream.proxy import PassageLimits
 from roost.gateway.upstream.targets import Target
 from tests.conftest import until
 from tests.gateway.front.conftest import Client, Reply
@@ -222,14 +222,14 @@ def get(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
-QUICK = RelayLimits(first_byte_s=5.0, idle_s=5.0, commit_after_s=5.0)
+QUICK = PassageLimits(first_byte_s=5.0, idle_s=5.0, commit_after_s=5.0)
 
 
 @asynccontextmanager
 async def fleet(
     *servers: FakeServer,
     pool: PoolSettings | None = None,
-    relay: RelayLimits = QUICK,
+    passage: PassageLimits = QUICK,
     authorise: Authorise = anyone,
     limits: FrontLimits | None = None,
     key: str | None = None,
@@ -245,7 +245,7 @@ async def fleet(
         Listener(port=0),
         limits or FrontLimits(sweep_s=0.02),
         pool or PoolSettings(probe_s=0.05),
-        relay,
+        passage,
         tick_s=0.02,
     )
     gateway = await open_upstream_gateway(settings, authorise)

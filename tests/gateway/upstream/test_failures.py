@@ -10,7 +10,7 @@ import pytest
 
 from roost.fleet.upstream_pool import PoolSettings
 from roost.gateway.loop import run
-from roost.gateway.upstream.proxy import RelayLimits
+from roost.gateway.upstream.proxy import PassageLimits
 from tests.conftest import Eventually, until
 from tests.gateway.front.conftest import Client
 from tests.gateway.upstream.conftest import (
@@ -276,9 +276,9 @@ async def test_neighbour_is_not_disturbed(eventually: Eventually) -> None:
 @pytest.mark.parametrize("script", [hang, hang_after_event])
 async def test_silent_server_is_given_up(script: Script) -> None:
     """A server without progress is cut after its time, and not asked to do the work twice."""
-    limits = RelayLimits(first_byte_s=0.1, idle_s=0.1, commit_after_s=5)
+    limits = PassageLimits(first_byte_s=0.1, idle_s=0.1, commit_after_s=5)
     servers = FakeServer(script), FakeServer(script)
-    async with fleet(*servers, relay=limits) as world:
+    async with fleet(*servers, passage=limits) as world:
         client = await world.client()
         await client.send(chat())
         status, headers = await client.head()
@@ -297,8 +297,8 @@ async def test_status_goes_out_before_patience_ends() -> None:
         writer.write(STREAM)
         await gone.wait()
 
-    limits = RelayLimits(first_byte_s=5, idle_s=5, commit_after_s=0.05)
-    async with fleet(FakeServer(late), relay=limits) as world:
+    limits = PassageLimits(first_byte_s=5, idle_s=5, commit_after_s=0.05)
+    async with fleet(FakeServer(late), passage=limits) as world:
         client = await world.client()
         await client.send(chat())
         assert (await client.head())[0] == 200

@@ -19,7 +19,7 @@ from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.gateway.upstream.client import ClientLimits
 from roost.gateway.upstream.probe import keep_probing
-from roost.gateway.upstream.proxy import Proxy, RelayLimits, Server
+from roost.gateway.upstream.proxy import PassageLimits, Proxy, Server
 from roost.gateway.upstream.targets import Target
 from roost.observe import logs
 from roost.observe.metrics import CONTENT_TYPE, Metrics
@@ -34,7 +34,7 @@ class UpstreamSettings(msgspec.Struct, frozen=True):
     listener: Listener = Listener()
     limits: FrontLimits = FrontLimits()
     pool: PoolSettings = PoolSettings()
-    relay: RelayLimits = RelayLimits()
+    passage: PassageLimits = PassageLimits()
     client: ClientLimits = ClientLimits()
     allowed_hosts: tuple[str, ...] = ()
     places: Places = Places()
@@ -54,7 +54,7 @@ class UpstreamGateway:
         servers = [Server(target, settings.client) for target in settings.targets]
         # Ties between equal servers: any source will do.
         dice = random.Random()
-        self._proxy = Proxy(self.pool, servers, settings.relay, dice, self.metrics, self._log)
+        self._proxy = Proxy(self.pool, servers, settings.passage, dice, self.metrics, self._log)
         self._gate = Gate(allowed(settings.listener.host, settings.allowed_hosts), authorise)
         self._tasks = Tasks()
         self.front: Front | None = None

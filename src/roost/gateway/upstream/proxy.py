@@ -19,7 +19,7 @@ from roost.fleet.upstream_pool import (
 )
 from roost.gateway.upstream.client import ClientLimits, ConnectionPool
 from roost.gateway.upstream.headers import request_prefix
-from roost.gateway.upstream.relay import Relay
+from roost.gateway.upstream.passage import Passage
 from roost.gateway.upstream.routes import ROUTES, ProxyRoute
 from roost.gateway.upstream.targets import Target
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from roost.observe.metrics import Metrics
 
 
-class RelayLimits(msgspec.Struct, frozen=True):
+class PassageLimits(msgspec.Struct, frozen=True):
     """How long a server may be silent: before the first byte of an answer, and after it.
 
     `commit_after_s` is when a client that waits for a stream's first event gets its status.
@@ -62,7 +62,7 @@ class Proxy:
         self,
         pool: UpstreamPool,
         servers: Iterable[Server],
-        limits: RelayLimits,
+        limits: PassageLimits,
         dice: random.Random,
         metrics: Metrics,
         log: Log,
@@ -74,7 +74,7 @@ class Proxy:
         self._metrics = metrics
         self._log = log
         self._tasks: Tasks | None = None
-        self._relays: dict[int, Relay] = {}
+        self._passages: dict[int, Passage] = {}
         self._last_ticket = 0
         self._ttft = metrics("roost_ttft_seconds")
         self.now = asyncio.get_running_loop().time
@@ -94,7 +94,7 @@ class Proxy:
         assert self._tasks is not None, "used before it had routes"
         self._tasks.start(work, "upstream connection")
 
-    # What relays say.
+    # What passages say.
 
     def on_status(self, name: str, status: int) -> None:
         """Judge a server by the status of an answer."""
@@ -108,25 +108,25 @@ class Proxy:
         """Measure the time to the first byte of an answer."""
         self._ttft.observe(waited_s)
 
-    def retry(self, relay: Relay) -> bool:
+    def retry(self, passage: Passage) -> bool:
         """Send a request elsewhere, if somebody else can take it."""
-        if not relay.route.leased:
-            return self._glance(relay)
-        granted = self.pool.on_retry(relay.ticket, relay.tried, self.now(), self._dice)
+        if not passage.route.leased:
+            return self._glance(passage)
+        granted = self.pool.on_retry(passage.ticket, passage.tried, self.now(), self._dice)
         if granted is None:
             return False
         self._metrics("roost_retries_total", "upstream_error").inc()
-        relay.on_granted(granted)
+        passage.on_granted(granted)
         return True
 
     def release(self, lease: Lease, *, served: bool) -> None:
         """Give a place back; whoever waits gets it."""
         self.perform(self.pool.on_released(lease, self.now(), self._dice, served=served))
 
-    def on_over(self, relay: Relay, outcome: str, dialect: str) -> None:
+    def on_over(self, passage: Passage, outcome: str, dialect: str) -> None:
         """Count a request that has ended."""
-        del self._relays[relay.ticket]
-        self.pool.on_left(relay.ticket)
+        del self._passages[passage.ticket]
+        self.pool.on_left(passage.ticket)
         self._metrics("roost_requests_total", outcome, dialect).inc()
 
     # What the clock and the probes say.
@@ -134,8 +134,8 @@ class Proxy:
     def on_tick(self) -> None:
         """Enforce deadlines."""
         now = self.now()
-        for relay in list(self._relays.values()):
-            relay.on_tick(now)
+        for passage in list(self._passages.values()):
+            passage.on_tick(now)
         self.perform(self.pool.on_tick(now))
         for server in self.servers.values():
             server.connections.sweep(now)
@@ -155,10 +155,10 @@ class Proxy:
         """Carry out what the pool has decided."""
         for effect in effects:
             if isinstance(effect, Granted):
-                self._relays[effect.ticket].on_granted(effect)
+                self._passages[effect.ticket].on_granted(effect)
             elif isinstance(effect, Refused):
                 self._metrics("roost_shed_total", effect.failure.reason).inc()
-                self._relays[effect.ticket].on_refused(effect.failure)
+                self._passages[effect.ticket].on_refused(effect.failure)
             elif isinstance(effect, HealthChanged):
                 self._on_health(effect)
 
@@ -171,18 +171,18 @@ class Proxy:
 
     def _on_call(self, route: ProxyRoute, call: Call) -> None:
         self._last_ticket += 1
-        relay = Relay(self, route, call, self._last_ticket)
-        self._relays[relay.ticket] = relay
+        passage = Passage(self, route, call, self._last_ticket)
+        self._passages[passage.ticket] = passage
         if route.leased:
-            self.perform([self.pool.on_request(relay.ticket, self.now(), self._dice)])
-        elif not self._glance(relay):
-            relay.on_refused(self.pool.unavailable())
+            self.perform([self.pool.on_request(passage.ticket, self.now(), self._dice)])
+        elif not self._glance(passage):
+            passage.on_refused(self.pool.unavailable())
 
-    def _glance(self, relay: Relay) -> bool:
-        if len(relay.tried) >= len(self.servers):
+    def _glance(self, passage: Passage) -> bool:
+        if len(passage.tried) >= len(self.servers):
             return False
         name = self.pool.on_glance(self._dice)
         if name is None:
             return False
-        relay.go_to(self.servers[name])
+        passage.go_to(self.servers[name])
         return True

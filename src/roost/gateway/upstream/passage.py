@@ -26,7 +26,7 @@ UNREACHABLE = Failure("upstream_error", "No upstream server could be reached.", 
 SILENT = Failure("upstream_error", "The upstream server stopped answering.")
 
 
-class Relay:
+class Passage:
     """The life of one request. `over` exactly once."""
 
     def __init__(self, proxy: Proxy, route: ProxyRoute, call: Call, ticket: int) -> None:
