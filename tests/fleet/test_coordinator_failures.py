@@ -319,3 +319,12 @@ def test_node_that_left_twice_or_was_never_there() -> None:
     assert fleet.free("ghost") == []
     assert fleet.fail("ghost", failure=DIED) == []
     assert fleet.start("ghost") == []
+
+
+def test_a_node_busy_with_one_model_still_serves_another() -> None:
+    """A node's limits are per model, so is what its refusal says."""
+    fleet = Fleet()
+    fleet.join("a", report=status(offer("m"), offer("n")))
+    fleet.ask("r1")
+    assert dispatched(fleet.refuse("r1")) == []
+    assert dispatched(fleet.ask("r2", "n")) == [("r2", "a")]

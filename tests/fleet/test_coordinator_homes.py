@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from roost.core.ids import NodeId, TenantId
 from roost.core.request import Message
@@ -120,3 +121,14 @@ def test_same_seed_same_decisions() -> None:
         return [pair for n in range(6) for pair in dispatched(fleet.ask(f"r{n}"))]
 
     assert course() == course()
+
+
+def test_work_for_other_gateways_counts_as_load() -> None:
+    """Several gateways may share nodes: the one that others keep busy is not the least loaded."""
+    for seed in range(10):
+        fleet = Fleet(seed=seed)
+        fleet.join("a", report=structs.replace(status(offer(slots=8)), in_flight=3))
+        fleet.join("b", report=status(offer(slots=8)))
+        assert dispatched(fleet.ask("r1")) == [("r1", "b")]
+        fleet.report("b", structs.replace(status(offer(slots=8)), in_flight=1))
+        assert dispatched(fleet.ask("r2")) == [("r2", "b")], "its own request is not somebody's"

@@ -55,15 +55,15 @@ def test_own_stall_is_forgiven() -> None:
 def test_status_counts_by_number_and_link() -> None:
     """An older number is ignored; a new link counts from the start."""
     one = registry()
-    assert one.reported(A, 5, status(offer("m")))
-    assert not one.reported(A, 4, status(offer("n")))
-    assert not one.reported(A, 5, status(offer("n")))
-    assert not one.reported(B, 1, status())
+    assert one.reported(A, 5, status(offer("m")), own=0)
+    assert not one.reported(A, 4, status(offer("n")), own=0)
+    assert not one.reported(A, 5, status(offer("n")), own=0)
+    assert not one.reported(B, 1, status(), own=0)
     assert [node.id for node in one.serving(M)] == [A]
     assert one.joined(A, "a", "a-2", 1.0)
     assert not one.settled()
     assert one.knows(M)
-    assert one.reported(A, 0, status(offer("n")))
+    assert one.reported(A, 0, status(offer("n")), own=0)
     assert one.settled()
     assert one.serving(M) == []
 
@@ -71,13 +71,13 @@ def test_status_counts_by_number_and_link() -> None:
 def test_left_is_dead_and_remembered() -> None:
     """A model whose node left is known but not served; the node has to join again."""
     one = registry()
-    one.reported(A, 0, status())
+    one.reported(A, 0, status(), own=0)
     assert one.left(A)
     assert not one.left(A)
     assert one.knows(M)
     assert one.serving(M) == []
     assert not one.heard(A, 1.0)
-    assert not one.reported(A, 1, status())
+    assert not one.reported(A, 1, status(), own=0)
     assert not one.joined(A, "a", "a-2", 2.0)
 
 
@@ -100,7 +100,7 @@ def test_only_a_ready_runtime_is_a_runtime() -> None:
     assert node is not None
     assert not node.draining
     assert node.runtime(M) is None
-    one.reported(A, 0, status(runtimes=(RuntimeView(M, "s", "loading", RuntimeId("x")),)))
+    one.reported(A, 0, status(runtimes=(RuntimeView(M, "s", "loading", RuntimeId("x")),)), own=0)
     assert node.runtime(M) is None
-    one.reported(A, 1, status(runtimes=(running("x"),)))
+    one.reported(A, 1, status(runtimes=(running("x"),)), own=0)
     assert node.runtime(M) == "x"

@@ -77,7 +77,7 @@ class Coordinator:
             self._out.append(Disconnect(node, refusals.link_replaced()))
             self._lose(node, now)
         self._leave_leases(node, now)
-        self._prospects.room(node)
+        self._prospects.joined(node)
         self._out.append(Report("node_joined", node=node, state="alive"))
         return self._settle(now)
 
@@ -86,7 +86,8 @@ class Coordinator:
     ) -> list[Effect]:
         """A node reported; an older report than the last one changes nothing."""
         self._heard(node, now)
-        if not self._registry.reported(node, seq, status):
+        own = self._leases.in_flight(node)
+        if not self._registry.reported(node, seq, status, own):
             return self._drained()
         return self._settle(now)
 
@@ -130,7 +131,7 @@ class Coordinator:
         """The attempt holds a slot on its node."""
         call = self._calls.current(request, attempt)
         if call is not None and call.node is not None:
-            self._prospects.room(call.node)
+            self._prospects.room(call.node, call.model)
         return self._settle(now)
 
     def on_first_token(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
@@ -348,7 +349,7 @@ class Coordinator:
 
         if verdict(failure, answered=call.answered) == "wait":
             self._counts["bounced"] += 1
-            self._prospects.no_room(node, now)
+            self._prospects.no_room(node, call.model, now)
             hint_s = self._hint_s(now)
             failure = Failure(failure.reason, failure.message, retry_after_s=hint_s)
         todo = self._recovery.judge(call, node, failure, now, elsewhere=elsewhere)

@@ -28,7 +28,7 @@ class Prospects:
         self._registry = registry
         self._leases = leases
         self._homes = Affinity(settings.affinity_entries, settings.affinity_ttl_s)
-        self._backoffs: dict[NodeId, _Backoff] = {}
+        self._backoffs: dict[tuple[NodeId, ModelId], _Backoff] = {}
 
     @property
     def homes(self) -> int:
@@ -70,16 +70,23 @@ class Prospects:
             key = extend(call.terms.chain[-1], "assistant", answer)
             self._homes.remember(key, self._home(call.model, node), now)
 
-    def no_room(self, node: NodeId, now: float) -> None:
-        """The node refused although it should have had room: leave it alone for a while."""
-        backoff = self._backoffs.setdefault(node, _Backoff(now, 0))
+    def no_room(self, node: NodeId, model: ModelId, now: float) -> None:
+        """The node refused although it should have had room: leave it alone for a while.
+
+        Its other models are still asked for: a node's limits are per model.
+        """
+        backoff = self._backoffs.setdefault((node, model), _Backoff(now, 0))
         longest = self._settings.busy_backoff_max_s
         backoff.until_s = now + min(longest, self._settings.busy_backoff_s * 2**backoff.in_a_row)
         backoff.in_a_row = min(backoff.in_a_row + 1, 16)
 
-    def room(self, node: NodeId) -> None:
-        """The node took something, or is a new one."""
-        self._backoffs.pop(node, None)
+    def room(self, node: NodeId, model: ModelId) -> None:
+        """The node took a request for this model."""
+        self._backoffs.pop((node, model), None)
+
+    def joined(self, node: NodeId) -> None:
+        """The node is a new one: nothing is held against it."""
+        self._backoffs = {key: wait for key, wait in self._backoffs.items() if key[0] != node}
 
     def next_room_s(self, now: float) -> float | None:
         """When the next node may be asked again."""
@@ -90,7 +97,7 @@ class Prospects:
         return Home(node, record.runtime(model) if record is not None else None)
 
     def _candidate(self, node: Node, model: ModelId, now: float, *, choosy: bool) -> Candidate:
-        backoff = self._backoffs.get(node.id)
+        backoff = self._backoffs.get((node.id, model))
         return Candidate(
             node=node.id,
             state=self._registry.state(node, now),
@@ -98,7 +105,7 @@ class Prospects:
             draining=node.draining,
             held=self._leases.held(node.id, model),
             capacity=capacity(node, model, self._settings.max_in_flight),
-            in_flight=self._leases.in_flight(node.id),
+            in_flight=self._leases.in_flight(node.id) + node.others,
             kv_share=kv_share(node.runtimes.get(model)),
             backing_off=backoff is not None and now < backoff.until_s,
         )

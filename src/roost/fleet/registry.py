@@ -17,7 +17,10 @@ from roost.fleet.settings import FleetSettings
 
 @dataclass(slots=True)
 class Node:
-    """One node; `seq` is the number of its last status on this link, -1 before the first."""
+    """One node; `seq` is the number of its last status on this link, -1 before the first.
+
+    `others` is how much it does for other gateways, by its last status.
+    """
 
     id: NodeId
     name: str
@@ -25,6 +28,7 @@ class Node:
     heard_s: float
     state: LinkState = "alive"
     seq: int = -1
+    others: int = 0
     status: NodeStatus | None = None
     offers: dict[ModelId, ModelOffer] = field(default_factory=dict)
     runtimes: dict[ModelId, RuntimeView] = field(default_factory=dict)
@@ -71,12 +75,16 @@ class Registry:
         self._nodes[node] = fresh
         return old is not None and old.linked
 
-    def reported(self, node: NodeId, seq: int, status: NodeStatus) -> bool:
-        """A status came; False if it is older than one already seen, or from no known link."""
+    def reported(self, node: NodeId, seq: int, status: NodeStatus, own: int) -> bool:
+        """A status came; False if it is older than one already seen, or from no known link.
+
+        `own` is this gateway's share of what the node does.
+        """
         record = self._nodes.get(node)
         if record is None or not record.linked or seq <= record.seq:
             return False
         record.seq = seq
+        record.others = max(0, status.in_flight - own)
         record.status = status
         record.offers = {offer.model: offer for offer in status.models}
         record.runtimes = {view.model: view for view in status.runtimes}
