@@ -42,9 +42,8 @@ def rng() -> random.Random:
     return random.Random(0)
 
 
-async def until(
-    condition: Callable[[], bool], *, within_s: float = 5.0, what: str = ""
-) -> None:
+async def until(condition: Callable[[], bool], *, within_s: float = 5.0, what: str = "") -> None:
+    """Wait until a condition holds; the fixture `eventually` gives the same function."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
