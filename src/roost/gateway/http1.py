@@ -8,10 +8,17 @@ in `front.heads`.
 from __future__ import annotations
 
 from httptools import (
+    HttpParserCallbackError,
     HttpParserError,
     HttpParserUpgrade,
     HttpRequestParser,
     HttpResponseParser,
 )
 
-__all__ = ["HttpParserError", "HttpParserUpgrade", "HttpRequestParser", "HttpResponseParser"]
+__all__ = [
+    "HttpParserCallbackError",
+    "HttpParserError",
+    "HttpParserUpgrade",
+    "HttpRequestParser",
+    "HttpResponseParser",
+]

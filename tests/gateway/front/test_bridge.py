@@ -34,6 +34,10 @@ class Wire:
         """Note how it ended."""
         self.broken = broken
 
+    def on_defect(self, exchange: Exchange, error: Exception) -> None:
+        """Raise it, as the test's own."""
+        raise error
+
 
 def exchange_of(wire: Wire, method: str = "POST", version: str = "1.1") -> Exchange:
     """Build an exchange whose request is not complete."""

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from roost.core.ids import RequestId
 from roost.errors import Failure
+from roost.gateway.front.defects import failure_of
 from roost.gateway.front.heads import Head, path_of
 from roost.gateway.front.rendering import (
     LAST_CHUNK,
@@ -62,6 +63,10 @@ class Connection(Protocol):
 
     def on_reply_done(self, exchange: Exchange, *, broken: bool) -> None:
         """Go on to the next request, or close."""
+        ...
+
+    def on_defect(self, exchange: Exchange, error: Exception) -> None:
+        """Report what a watcher raised, and end the connection."""
         ...
 
 
@@ -162,14 +167,21 @@ class Exchange:
         if self.done:
             return
         self._pieces.append(data)
-        if self.on_body is not None:
-            self.on_body()
+        self._tell(self.on_body)
 
     def on_complete(self) -> None:
         """Note that the whole request is here."""
         self.complete = True
-        if self.on_body is not None:
-            self.on_body()
+        self._tell(self.on_body)
+
+    def answer(self, handler: Callable[[Exchange], None]) -> None:
+        """Let `handler` answer; what it raises is a failure, and whoever it set to work is told."""
+        try:
+            handler(self)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            self.fail(failure_of(error, self.request_id))
+            if self.watcher is not None:
+                self._tell(self.watcher.on_gone)
 
     def start(self, status: int, headers: Headers, *, length: int | None = None) -> None:
         """Begin the reply; `length` bytes follow, or an unknown number that ends with `finish`."""
@@ -249,14 +261,32 @@ class Exchange:
             return
         self.done = self.gone = True
         if self.watcher is not None:
-            self.watcher.on_gone()
-        if self.on_body is not None:
-            self.on_body()
+            self._tell(self.watcher.on_gone)
+        self._tell(self.on_body)
+
+    def on_blocked(self) -> None:
+        """Tell whoever writes that the client does not keep up."""
+        if self.watcher is not None:
+            self._tell(self.watcher.on_blocked)
+
+    def on_writable(self) -> None:
+        """Tell whoever writes that the client reads again."""
+        if self.watcher is not None:
+            self._tell(self.watcher.on_writable)
 
     def flush(self) -> None:
         """Send the head now, before the first piece of body is known."""
         if not self.done:
             self._put(b"")
+
+    def _tell(self, callback: Callable[[], None] | None) -> None:
+        # The caller is a transport or a parser, which would swallow whatever is raised here.
+        if callback is None:
+            return
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - reported, and the connection ends
+            self._conn.on_defect(self, error)
 
     def _put(self, data: bytes) -> None:
         if self._head:

@@ -16,6 +16,7 @@ from collections import deque
 from roost.errors import Failure
 from roost.gateway.front import heads
 from roost.gateway.front.bridge import Bridge, scope_of
+from roost.gateway.front.defects import failure_of, report
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.heads import Head
 from roost.gateway.front.receipt import Phase, Receipt, Stall, head_too_large
@@ -26,15 +27,29 @@ from roost.gateway.front.rendering import (
     head_bytes,
     id_lines,
 )
-from roost.gateway.front.shared import Shared
+from roost.gateway.front.shared import Handler, Shared
 from roost.gateway.front.uvicorn_base import HttpToolsProtocol, get_local_addr, get_remote_addr
-from roost.gateway.http1 import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from roost.gateway.http1 import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserUpgrade,
+    HttpRequestParser,
+)
 
 _HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
 class _StopParsingError(Exception):
     """Ends a parser callback; the reason is in `_refused`."""
+
+
+def _unread(error: HttpParserError) -> Failure:
+    """Return why parsing ended: the client's bytes, or a defect in a callback of ours."""
+    # The parser wraps what a callback raises, and would make a 400 of it.
+    cause = error.__context__
+    if isinstance(error, HttpParserCallbackError) and isinstance(cause, Exception):
+        return failure_of(cause)
+    return Failure("bad_request", "This is no valid HTTP/1.1.")
 
 
 class FrontProtocol(HttpToolsProtocol):
@@ -104,6 +119,11 @@ class FrontProtocol(HttpToolsProtocol):
             return
         self._advance()
 
+    def on_defect(self, exchange: Exchange, error: Exception) -> None:
+        """Report it and break the connection off: a watcher that failed may never answer."""
+        report(error, exchange.request_id)
+        self._abort()
+
     # What the transport says.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -127,19 +147,19 @@ class FrontProtocol(HttpToolsProtocol):
         """Treat the end of input as the client's leaving; see `bridge`."""
         if self._active is not None:
             self._client_gone()
-            self.transport.abort()
+            self._abort()
 
     def pause_writing(self) -> None:
         """Pass on that the client does not keep up."""
         self.blocked = True
-        if self._active is not None and self._active.watcher is not None:
-            self._active.watcher.on_blocked()
+        if self._active is not None:
+            self._active.on_blocked()
 
     def resume_writing(self) -> None:
         """Pass on that the client reads again."""
         self.blocked = False
-        if self._active is not None and self._active.watcher is not None:
-            self._active.watcher.on_writable()
+        if self._active is not None:
+            self._active.on_writable()
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come in, within the limits."""
@@ -150,9 +170,9 @@ class FrontProtocol(HttpToolsProtocol):
             self.parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
             self._on_upgrade(data[int(upgrade.args[0]) :])
-        except HttpParserError:
+        except HttpParserError as error:
             if not self._discarding:
-                self._refuse(self._refused or Failure("bad_request", "This is no valid HTTP/1.1."))
+                self._refuse(self._refused or _unread(error))
         else:
             oversize = self._receipt.oversize()
             if oversize is not None and not self._discarding:
@@ -218,8 +238,7 @@ class FrontProtocol(HttpToolsProtocol):
 
     def _take(self, exchange: Exchange) -> None:
         exchange.keep_alive = exchange.head.version == "1.1" and self.parser.should_keep_alive()
-        direct = self.shared.direct
-        answer = direct.match(exchange) if direct is not None else None
+        answer = self._match(exchange)
         if answer is None:
             exchange.handler, exchange.early = self._run_asgi, True
         elif isinstance(answer, Failure):
@@ -230,6 +249,13 @@ class FrontProtocol(HttpToolsProtocol):
         self._receiving = exchange
         self._waiting.append(exchange)
         self._advance()
+
+    def _match(self, exchange: Exchange) -> Handler | Failure | None:
+        direct = self.shared.direct
+        try:
+            return direct.match(exchange) if direct is not None else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            return failure_of(error, exchange.request_id)
 
     def _advance(self) -> None:
         """Answer what waits, in order; a reply made on the spot must not recurse into the next."""
@@ -256,7 +282,7 @@ class FrontProtocol(HttpToolsProtocol):
         handler = exchange.handler
         if handler is not None and (exchange.early or exchange.complete):
             exchange.handler = None
-            handler(exchange)
+            exchange.answer(handler)
 
     def _on_all_answered(self) -> None:
         if self._refused is not None:
@@ -314,6 +340,10 @@ class FrontProtocol(HttpToolsProtocol):
             self.put(head_bytes(status, lines, common) + body)
         self._close_gently(unread=True)
 
+    def _abort(self) -> None:
+        self._discarding = True
+        self.transport.abort()
+
     def _close_gently(self, *, unread: bool) -> None:
         """Close once all is sent; with unread input a plain close would be a reset."""
         self._discarding = True
@@ -340,12 +370,12 @@ class FrontProtocol(HttpToolsProtocol):
         if now >= self._receipt.deadline:
             self._on_late()
         elif self._stall.on_sweep(self._written_bytes, self.transport.get_write_buffer_size(), now):
-            self.transport.abort()
+            self._abort()
 
     def _on_late(self) -> None:
         phase = self._receipt.phase
         if phase is Phase.LINGER:
-            self.transport.abort()
+            self._abort()
         elif phase is Phase.IDLE:
             self.transport.close()
         else:

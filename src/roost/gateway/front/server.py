@@ -10,6 +10,7 @@ from email.utils import formatdate
 
 from roost.dialects.openai_errors import error_body as openai_error
 from roost.gateway.front.asgi import App
+from roost.gateway.front.defects import contained, report
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.protocol import FrontProtocol
 from roost.gateway.front.rendering import ErrorBody
@@ -104,11 +105,16 @@ class Front:
 
     def _sweep(self) -> None:
         loop, shared = asyncio.get_running_loop(), self._shared
+        # Armed first: no defect below may end the deadlines of all.
+        self._timer = loop.call_later(shared.limits.sweep_s, self._sweep)
         shared.common = b"date: %b\r\n" % formatdate(usegmt=True).encode()
         now = loop.time()
         for connection in list(shared.connections):
-            connection.on_sweep(now)
-        self._timer = loop.call_later(shared.limits.sweep_s, self._sweep)
+            try:
+                connection.on_sweep(now)
+            except Exception as error:  # noqa: BLE001 - it costs this connection alone
+                report(error)
+                connection.transport.abort()
 
 
 def _bind(listener: Listener, limits: FrontLimits) -> list[socket.socket]:
@@ -162,7 +168,7 @@ async def open_front(
     `direct` routes are asked first, `app` gets what they leave.
     """
     tls = _tls(listener)
-    config = uvicorn_config(app, limits)
+    config = uvicorn_config(contained(app), limits)
     shared = Shared(app, limits, config, direct=direct, error_body=error_body)
     front = Front(shared, _bind(listener, limits), tls is not None)
     await front.open(listener, tls)
