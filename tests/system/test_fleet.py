@@ -244,7 +244,8 @@ def test_the_fleet_is_shown_to_people_and_scripts(trio: Trio, start: Start) -> N
     assert shown.ends() == 0
     lines = shown.output.splitlines()
     assert sorted(line.split()[0] for line in lines) == sorted(trio.nodes)
-    assert all("alive" in line and MODEL in line for line in lines)
+    # On a loaded machine the short times of this fleet may make a node suspect for a moment.
+    assert all(line.split()[2] in {"alive", "suspect"} and MODEL in line for line in lines)
     scripted = start("fleet", "--json", "--url", trio.url)
     assert scripted.ends() == 0
     assert len(json.loads(scripted.output)["nodes"]) == 2

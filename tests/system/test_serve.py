@@ -12,7 +12,7 @@ import pytest
 from openai import APIError, BadRequestError, NotFoundError, OpenAI
 
 from tests.system.conftest import MODEL, Start
-from tests.system.processes import Roost, gone
+from tests.system.processes import Roost, fetch, gone
 
 Client = Callable[[str], OpenAI]
 SCRIPTED = ("serve", "--port", "0", "--backend", "scripted", "--ctx", "32768")
@@ -197,3 +197,41 @@ def test_once_a_key_exists_everything_but_liveness_needs_it(start: Start, openai
     assert revoked.ends() == 0
     with pytest.raises(APIError):
         client.with_options(api_key=key).models.list()
+
+
+def test_hup_reads_the_settings_anew_and_ends_nothing(start: Start, home: Path) -> None:
+    """A reload changes what can change, and a mistake in the file changes nothing."""
+    roost = start(*SCRIPTED)
+    roost.url()
+    (home / "roost.toml").write_text("log_level = 'debug'\n")
+    roost.signal(signal.SIGHUP)
+    url = roost.url()
+    fetch(url, "/health")
+    (home / "roost.toml").write_text("log_level = 'shouting'\n")
+    roost.signal(signal.SIGHUP)
+    roost.wait_for("reload_refused")
+    fetch(url, "/health")
+
+
+def test_forgetting_every_key_does_not_open_a_server_to_other_machines(start: Start) -> None:
+    """Beyond loopback a key is needed as long as the server runs."""
+    made = start("keys", "add", "me", "--json")
+    assert made.ends() == 0
+    name = json.loads(made.output)["id"]
+    roost = start(*SCRIPTED, "--host", "0.0.0.0", "--insecure-http")
+    port = roost.url().rsplit(":", 1)[1]
+    for action in (("revoke", name), ("forget",)):
+        assert start("keys", *action).ends() == 0
+    with pytest.raises(AssertionError, match="unauthorized"):
+        fetch(f"http://127.0.0.1:{port}", "/v1/models")
+
+
+def test_flags_of_the_other_mode_are_refused(start: Start) -> None:
+    """A flag that would have no effect is a mistake that is told."""
+    for arguments in (
+        ("--upstream", "http://127.0.0.1:1", "--policy", "random"),
+        ("--upstream-probe-s", "1"),
+    ):
+        gateway = start("gateway", "--port", "0", *arguments)
+        assert gateway.ends() == 2
+        assert "no effect" in gateway.output

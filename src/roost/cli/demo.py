@@ -21,4 +21,4 @@ def main(arguments: list[str]) -> int:
     print(pull.describe(pulled))
     if not settings.default_model:
         settings = settings._replace(default_model=str(pulled.manifest.id))
-    return serve.run(settings)
+    return serve.run(settings, options.start_lifetime(parsed))

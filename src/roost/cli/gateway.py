@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roost.cli import options
-from roost.cli.lifetime import Lifetime
 from roost.cli.stores import open_to_listen
 from roost.errors import fail
 
 if TYPE_CHECKING:
+    from roost.cli.lifetime import Lifetime
     from roost.cli.stores import Stores
-    from roost.config import Settings
+    from roost.config import Loaded, Settings
     from roost.gateway.assemble import Gateway
     from roost.gateway.upstream.gateway import UpstreamGateway
     from roost.gateway.upstream.targets import Target
@@ -21,7 +21,8 @@ Stand in front of nodes that join with `roost node --join URL --token T`, or, wi
 any OpenAI-compatible servers: a fixed in-flight limit for each, instant refusal, least in flight
 first.
 """
-UPSTREAM_SETTINGS = ("upstream.", "max_in_flight")
+UPSTREAM_ONLY = ("upstream.", "max_in_flight")
+FLEET_ONLY = ("default_model", "link.", "affinity.", "policy", "strict", "stream.keepalive_s")
 
 
 def main(arguments: list[str]) -> int:
@@ -29,7 +30,7 @@ def main(arguments: list[str]) -> int:
     from roost.cli.gateway_parts import GATEWAY_SETTINGS
     from roost.gateway.loop import run
 
-    parser = options.parser("gateway", DESCRIPTION, (*GATEWAY_SETTINGS, *UPSTREAM_SETTINGS))
+    parser = options.parser("gateway", DESCRIPTION, (*GATEWAY_SETTINGS, *UPSTREAM_ONLY))
     parser.add_argument(
         "--upstream", action="append", default=[], metavar="URL", help="a server; may be repeated"
     )
@@ -41,10 +42,23 @@ def main(arguments: list[str]) -> int:
         help="its key, in the order of --upstream; '-' for none",
     )
     parsed = parser.parse_args(arguments)
-    settings = options.load(parsed).settings
-    options.start_logging(settings)
+    loaded = options.load(parsed)
     targets = _targets(parsed.upstream, parsed.upstream_key)
-    return run(_upstream(settings, targets) if targets else _fleet(settings))
+    _check_flags(loaded, upstream=bool(targets))
+    lifetime = options.start_lifetime(parsed)
+    settings = loaded.settings
+    if targets:
+        return run(_upstream(settings, targets, lifetime))
+    return run(_fleet(settings, lifetime))
+
+
+def _check_flags(loaded: Loaded, *, upstream: bool) -> None:
+    """Refuse flags that the chosen mode does not read, rather than ignoring them."""
+    useless = FLEET_ONLY if upstream else UPSTREAM_ONLY
+    for name, origin in loaded.origins.items():
+        if origin.startswith("--") and name.startswith(useless):
+            mode = "with --upstream" if upstream else "without --upstream"
+            raise fail("bad_request", f"{origin} has no effect {mode}.", param=name)
 
 
 def _targets(urls: list[str], keys: list[str]) -> tuple[Target, ...]:
@@ -60,40 +74,45 @@ def _targets(urls: list[str], keys: list[str]) -> tuple[Target, ...]:
         raise fail("bad_request", f"--upstream: {error}.") from None
 
 
-async def _fleet(settings: Settings) -> int:
+async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     from roost.cli.access import by_keys, by_tokens
     from roost.cli.gateway_parts import gateway_settings
     from roost.gateway.assemble import open_gateway
 
+    lifetime.listen()
     stores = open_to_listen(settings)
     gateway = await open_gateway(
         gateway_settings(settings), by_keys(stores.keys, settings.host), by_tokens(stores.tokens)
     )
-    assert gateway.front is not None, "an open gateway listens"
-    print(f"roost listens on {gateway.front.url}; nodes join with: roost node --join URL --token T")
-    return await _live(settings, stores, gateway)
+    said = "nodes join with: roost node --join URL --token T"
+    return await _live(settings, stores, gateway, lifetime, said)
 
 
-async def _upstream(settings: Settings, targets: tuple[Target, ...]) -> int:
+async def _upstream(settings: Settings, targets: tuple[Target, ...], lifetime: Lifetime) -> int:
     from roost.cli.access import by_keys
     from roost.cli.gateway_parts import upstream_settings
     from roost.gateway.upstream.gateway import open_upstream_gateway
 
+    lifetime.listen()
     stores = open_to_listen(settings)
     gateway = await open_upstream_gateway(
         upstream_settings(settings, targets), by_keys(stores.keys, settings.host)
     )
-    assert gateway.front is not None, "an open gateway listens"
-    print(f"roost listens on {gateway.front.url} in front of {len(targets)} servers")
-    return await _live(settings, stores, gateway)
+    return await _live(settings, stores, gateway, lifetime, f"in front of {len(targets)} servers")
 
 
-async def _live(settings: Settings, stores: Stores, gateway: Gateway | UpstreamGateway) -> int:
-    lifetime = Lifetime(settings.drain_grace_s)
-    lifetime.listen()
+async def _live(
+    settings: Settings,
+    stores: Stores,
+    gateway: Gateway | UpstreamGateway,
+    lifetime: Lifetime,
+    said: str,
+) -> int:
     assert gateway.front is not None, "an open gateway listens"
+    url = gateway.front.url + settings.base_path
     try:
-        with stores.home.record_instance(gateway.front.url):
+        with stores.home.record_instance(url):
+            print(f"roost listens on {url}; {said}", flush=True)
             await lifetime.wait()
             await lifetime.wind_down(gateway.drain)
     finally:

@@ -1,7 +1,8 @@
 """SHELL: how long a serving verb lives: signals in, exit codes out.
 
 TERM drains and ends with 0; a second TERM, or the end of the grace, ends abruptly with 143; INT
-ends abruptly with 130. Abruptly still means that children are ended and reaped.
+ends abruptly with 130; HUP reads the settings anew. Abruptly still means that
+children are ended and reaped.
 """
 
 from __future__ import annotations
@@ -10,28 +11,36 @@ import asyncio
 import signal
 from collections.abc import Callable, Coroutine
 
+from roost.observe import logs
+
 DRAINED = 0
 INTERRUPTED = 130
 TERMINATED = 143
 
 
 class Lifetime:
-    """Turns signals into one wait: `stopping` says that the end has come, `grace_s` how gentle."""
+    """Turns signals into one wait, and its length into an exit code.
 
-    def __init__(self, drain_grace_s: float) -> None:
+    `reload` is called on HUP; it reads the settings anew and must not raise.
+    """
+
+    def __init__(self, drain_grace_s: float, reload: Callable[[], None]) -> None:
         self._grace_s = drain_grace_s
+        self._reload = reload
         self._asked = asyncio.Event()
         self._abrupt = asyncio.Event()
         self.code = DRAINED
 
     def listen(self) -> None:
-        """Take over TERM and INT of this process; needs the event loop of the main thread."""
+        """Take over TERM, INT and HUP of this process; needs the loop of the main thread."""
         loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         loop.add_signal_handler(signal.SIGTERM, self.on_term)
         loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
 
     def on_term(self) -> None:
         """First time: drain. Second time: now."""
+        self._say_stopping()
         if self._asked.is_set():
             self.code = self.code or TERMINATED
             self._abrupt.set()
@@ -39,9 +48,14 @@ class Lifetime:
 
     def on_interrupt(self) -> None:
         """Now."""
+        self._say_stopping()
         self.code = self.code or INTERRUPTED
         self._asked.set()
         self._abrupt.set()
+
+    def _say_stopping(self) -> None:
+        if not self._asked.is_set():
+            logs.get().info("stopping", grace_s=self._grace_s)
 
     async def wait(self) -> None:
         """Wait until the end is asked for."""

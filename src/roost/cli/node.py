@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from roost.cli import options
-from roost.cli.lifetime import Lifetime
+from roost.cli.gateway_parts import is_loopback
 from roost.cli.node_parts import NODE_SETTINGS, open_node
 from roost.cli.stores import open_stores
 from roost.errors import RoostError, fail
@@ -18,6 +20,7 @@ from roost.node.socket_connection import Address, dial, link_url
 from roost.observe import logs
 
 if TYPE_CHECKING:
+    from roost.cli.lifetime import Lifetime
     from roost.config import Settings
     from roost.node.loop import NodeLoop
 
@@ -36,17 +39,22 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--ca-file", default="", help="authorities for the gateway's certificate")
     parsed = parser.parse_args(arguments)
     settings = options.load(parsed).settings
-    options.start_logging(settings)
+    lifetime = options.start_lifetime(parsed)
     from roost.gateway.loop import run
 
-    link_url(parsed.join)
+    _warn_in_the_clear(link_url(parsed.join))
     address = Address(parsed.join, parsed.token, parsed.ca_file, settings.link_message_max_bytes)
-    return run(_node(settings, address))
+    return run(_node(settings, address, lifetime))
 
 
-async def _node(settings: Settings, address: Address) -> int:
+def _warn_in_the_clear(url: str) -> None:
+    host = urlsplit(url).hostname or ""
+    if url.startswith("ws:") and not is_loopback(host):
+        print(f"roost node: the token travels to {host} without TLS", file=sys.stderr)
+
+
+async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int:
     stores = open_stores(settings)
-    lifetime = Lifetime(settings.drain_grace_s)
     lifetime.listen()
     try:
         models = stores.models.list()

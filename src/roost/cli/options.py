@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from roost.config.read import read
 from roost.config.show import add_flags
+from roost.errors import RoostError
 
 if TYPE_CHECKING:
     import msgspec
 
+    from roost.cli.lifetime import Lifetime
     from roost.config import Loaded, Settings
     from roost.store.home import Home
 
@@ -40,11 +42,25 @@ def open_home(settings: Settings) -> Home:
     return Home.open(Path(settings.home))
 
 
-def start_logging(settings: Settings) -> None:
-    """Set up the log of a serving verb."""
+def start_lifetime(arguments: argparse.Namespace) -> Lifetime:
+    """Set up the log of a serving verb, and its signals.
+
+    HUP sets the log up again from settings read anew; one that has become wrong changes nothing.
+    """
+    from roost.cli.lifetime import Lifetime
     from roost.observe import logs
 
+    def reload() -> None:
+        try:
+            settings = read(vars(arguments)).settings
+        except RoostError as error:
+            logs.get().warning("reload_refused", reason=error.failure.message)
+            return
+        logs.configure(settings.log_level, settings.log_format)
+
+    settings = read(vars(arguments)).settings
     logs.configure(settings.log_level, settings.log_format)
+    return Lifetime(settings.drain_grace_s, reload)
 
 
 def human_bytes(size: float) -> str:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from roost.cli import options
 from roost.cli.banner import banner
 from roost.cli.gateway_parts import GATEWAY_SETTINGS
-from roost.cli.lifetime import Lifetime
 from roost.cli.node_parts import NODE_SETTINGS, open_node, preloaded
 from roost.cli.stores import Stores, open_to_listen
 from roost.errors import fail
 from roost.wire.memory import memory_pair
 
 if TYPE_CHECKING:
+    from roost.cli.lifetime import Lifetime
     from roost.config import Settings
     from roost.core.model import Manifest
     from roost.gateway.assemble import Gateway
@@ -35,19 +35,19 @@ def main(arguments: list[str]) -> int:
     parser = options.parser("serve", DESCRIPTION, SETTINGS)
     parser.add_argument("file", nargs="?", metavar="MODEL.gguf", help="serve this file only")
     parsed = parser.parse_args(arguments)
-    return run(options.load(parsed).settings, parsed.file)
+    lifetime = options.start_lifetime(parsed)
+    return run(options.load(parsed).settings, lifetime, parsed.file)
 
 
-def run(settings: Settings, file: str | None = None) -> int:
+def run(settings: Settings, lifetime: Lifetime, file: str | None = None) -> int:
     """Serve with these settings; `file` is a model file that stays where it is."""
     from roost.gateway.loop import run as run_loop
 
-    options.start_logging(settings)
     stores = open_to_listen(settings)
     try:
         models = _models(stores, file)
         _check_default(settings, models)
-        return run_loop(_serve(settings, stores, models))
+        return run_loop(_serve(settings, stores, models, lifetime))
     finally:
         stores.close()
 
@@ -72,18 +72,19 @@ def _check_default(settings: Settings, models: tuple[Manifest, ...]) -> None:
         raise fail("bad_request", f"--default-model: no model {wanted!r} is installed.")
 
 
-async def _serve(settings: Settings, stores: Stores, models: tuple[Manifest, ...]) -> int:
+async def _serve(
+    settings: Settings, stores: Stores, models: tuple[Manifest, ...], lifetime: Lifetime
+) -> int:
     from roost.cli.access import by_keys, by_tokens
     from roost.cli.gateway_parts import gateway_settings
     from roost.gateway.assemble import open_gateway
 
-    lifetime = Lifetime(settings.drain_grace_s)
     lifetime.listen()
     gateway = await open_gateway(
-        gateway_settings(settings), by_keys(stores.keys), by_tokens(stores.tokens)
+        gateway_settings(settings), by_keys(stores.keys, settings.host), by_tokens(stores.tokens)
     )
-    identity, held = stores.home.claim_node()
     try:
+        identity, held = stores.home.claim_node()
         with held, TemporaryDirectory(prefix="roost-") as folder:
             node = open_node(settings, stores, models, identity, folder)
             async with asyncio.TaskGroup() as group:

@@ -121,7 +121,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("tls_cert", "", "", "Certificate file; with tls_key it turns TLS on."),
     Setting("tls_key", "", "", "Key file of the certificate."),
     _switch("insecure_http", "Serve beyond loopback without TLS."),
-    _choice("log_level", "info debug warning error", "Least important event to log."),
+    _choice("log_level", "info debug warning error", "Least important event to log.")._replace(
+        reloadable=True
+    ),
     _choice("log_format", "auto json human", "For programs or people; auto asks the terminal."),
     _choice("policy", "least_inflight weighted random", "Among nodes that are equally warm."),
     _switch("strict", "Refuse unknown request fields in place of ignoring them."),

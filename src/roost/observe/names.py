@@ -62,7 +62,7 @@ METRICS: tuple[Metric, ...] = (
 EVENTS: dict[str, str] = {
     "listening": "The listener is open; the address is in the line.",
     "stopping": "A signal asked for the end; running requests get the drain's grace.",
-    "stopped": "Everything this process started has ended.",
+    "reload_refused": "HUP found a setting that is wrong; what was in force stays.",
     "node_joined": "A node's link is up and its first report has arrived.",
     "node_state": "A node's link state has changed.",
     "node_left": "A node's link is gone.",
