@@ -91,6 +91,7 @@ class Exchange:
 
     `complete` once the whole request is here, `started` once a reply has begun, `done` once nothing
     follows. `handler` is who will answer, `early` whether it may before the request is complete.
+    `gone` says that the client left before the end, `stalled` that it was cut off for not reading.
     """
 
     __slots__ = (
@@ -115,6 +116,7 @@ class Exchange:
         "raw_path",
         "received_bytes",
         "request_id",
+        "stalled",
         "started",
         "status",
         "watcher",
@@ -128,7 +130,7 @@ class Exchange:
         self.raw_path, self.query = path_of(head.target)
         self.path = percent_decoded(self.raw_path.decode("ascii"))
         self.keep_alive = True
-        self.complete = self.started = self.done = self.gone = self.early = False
+        self.complete = self.started = self.done = self.gone = self.early = self.stalled = False
         self.received_bytes = 0
         self.status = 0
         self.extra: Headers = []

@@ -370,6 +370,8 @@ class FrontProtocol(HttpToolsProtocol):
         if now >= self._receipt.deadline:
             self._on_late()
         elif self._stall.on_sweep(self._written_bytes, self.transport.get_write_buffer_size(), now):
+            if self._active is not None:
+                self._active.stalled = True
             self._abort()
 
     def _on_late(self) -> None:

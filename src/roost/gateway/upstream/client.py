@@ -12,8 +12,14 @@ from typing import Protocol, cast
 
 import msgspec
 
+from roost.gateway.front.defects import report
 from roost.gateway.front.rendering import Headers
-from roost.gateway.http1 import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from roost.gateway.http1 import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserUpgrade,
+    HttpResponseParser,
+)
 from roost.gateway.upstream.targets import Target
 
 _BODILESS = frozenset({204, 304})
@@ -116,7 +122,10 @@ class UpstreamConnection(asyncio.Protocol):
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except (HttpParserError, HttpParserUpgrade):
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if isinstance(error, HttpParserCallbackError) and error.__context__ is not None:
+                # Not the server's doing: a taker of ours has failed, and the parser hides it.
+                report(error.__context__)
             self._lose()
             return
         if self._status == 0 and self._head_bytes > self._pool.limits.head_max_bytes:

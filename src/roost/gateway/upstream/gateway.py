@@ -12,6 +12,7 @@ from roost import __version__
 from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
 from roost.gateway.front.access import Authorise, Gate, allowed, anyone
 from roost.gateway.front.asgi import Receive, Scope, Send
+from roost.gateway.front.defects import report
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.front.server import Front, open_front
@@ -132,7 +133,10 @@ def _status(word: str) -> bytes:
 async def _every(seconds: float, action: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(seconds)
-        action()
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - one bad tick must not be the last one
+            report(error)
 
 
 async def _no_asgi(scope: Scope, _receive: Receive, send: Send) -> None:

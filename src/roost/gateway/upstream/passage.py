@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roost.errors import Failure
+from roost.errors import Failure, Fault
+from roost.fleet.relay import Outcome
 from roost.fleet.upstream_pool import Granted, Lease
+from roost.gateway.front.defects import failure_of
 from roost.gateway.front.rendering import Headers
 from roost.gateway.upstream.answers import CUT, Answer, BodyAnswer, EventsAnswer
 from roost.gateway.upstream.headers import is_events, reply_headers, request_head
@@ -58,7 +60,7 @@ class Passage:
 
     def on_refused(self, failure: Failure) -> None:
         """Tell the client that there is no place."""
-        self._end(failure.reason)
+        self._end(_outcome_of(failure))
         self.exchange.fail(failure)
 
     def go_to(self, server: Server) -> None:
@@ -76,6 +78,10 @@ class Passage:
         except OSError:
             if not self.over:
                 self._on_attempt_failed(UNREACHABLE)
+            return
+        except Exception as error:  # noqa: BLE001 - a task that dies would leave the client waiting
+            if not self.over:
+                self._fail(failure_of(error, self.exchange.request_id))
             return
         if self.over:
             connection.abort()
@@ -118,11 +124,13 @@ class Passage:
         assert answer is not None, "a body came without a head"
         if not self._first_byte:
             self._first_byte = True
-            self._proxy.on_first_byte(self._proxy.now() - self._arrived_s)
+            # Lists of models and errors are no answer text: they would make the figure look good.
+            if self.route.leased and self._status < 400:
+                self._proxy.on_first_byte(self._proxy.now() - self._arrived_s)
         if last:
             self._connection = None
             whole = answer.finish(data, framed=framed)
-            self._end(self._outcome() if whole else "upstream_error", served=whole)
+            self._end(self._outcome() if whole else "node_error", served=whole)
             return
         answer.push(data)
         if self.exchange.blocked and self._connection is not None:
@@ -152,7 +160,8 @@ class Passage:
             self._fail(failure)
 
     def _fail(self, failure: Failure) -> None:
-        self._end("ok" if self._answer is not None and self._answer.whole else failure.reason)
+        whole = self._answer is not None and self._answer.whole
+        self._end("complete" if whole else _outcome_of(failure))
         if self._answer is not None:
             self._answer.cut(failure)
         else:
@@ -162,10 +171,13 @@ class Passage:
 
     def on_gone(self) -> None:
         """Stop the server's work at once."""
+        if self.over:
+            return
         whole = self._answer is not None and self._answer.whole
         self._drop_connection()
         # Some clients hang up on the event that ends the answer, before the connection's own end.
-        self._end("ok" if whole else "cancelled", served=whole)
+        left: Outcome = "write_timeout" if self.exchange.stalled else "client_disconnect"
+        self._end("complete" if whole else left, served=whole)
 
     def on_blocked(self) -> None:
         """Read no more from the server until the client has caught up."""
@@ -193,18 +205,24 @@ class Passage:
             # A server that went silent has probably done the work once: it is not done twice.
             self._on_attempt_failed(SILENT, any_byte=True)
 
-    def _outcome(self) -> str:
-        return "ok" if self._status < 400 else "refused" if self._status < 500 else "upstream_error"
+    def _outcome(self) -> Outcome:
+        if self._status < 400:
+            return "complete"
+        return "rejected" if self._status < 500 else "node_error"
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
 
-    def _end(self, outcome: str, *, served: bool = False) -> None:
+    def _end(self, outcome: Outcome, *, served: bool = False) -> None:
         assert not self.over, "a request ends once"
         self.over = True
         lease, self._lease = self._lease, None
         self._proxy.on_over(self, outcome, self.route.dialect)
         if lease is not None:
             self._proxy.release(lease, served=served)
+
+
+def _outcome_of(failure: Failure) -> Outcome:
+    return "node_error" if failure.kind.fault in {Fault.PEER, Fault.OURS} else "rejected"

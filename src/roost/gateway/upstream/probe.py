@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from roost.core.ids import RequestId
+from roost.gateway.front.defects import report
 from roost.gateway.front.rendering import Headers
 from roost.gateway.upstream.headers import request_head
 
@@ -56,6 +57,9 @@ async def _status(server: Server, path: str, timeout_s: float) -> int:
             finally:
                 connection.abort()
     except OSError:
+        return _LOST
+    except Exception as error:  # noqa: BLE001 - probing goes on: nothing else brings a server back
+        report(error)
         return _LOST
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from roost.fleet.relay import Outcome
 from roost.fleet.upstream_pool import (
     Granted,
     HealthChanged,
@@ -105,7 +106,7 @@ class Proxy:
         self.perform(self.pool.on_failed(name, self.now()))
 
     def on_first_byte(self, waited_s: float) -> None:
-        """Measure the time to the first byte of an answer."""
+        """Measure the time to the first byte of a generated answer."""
         self._ttft.observe(waited_s)
 
     def retry(self, passage: Passage) -> bool:
@@ -123,7 +124,7 @@ class Proxy:
         """Give a place back; whoever waits gets it."""
         self.perform(self.pool.on_released(lease, self.now(), self._dice, served=served))
 
-    def on_over(self, passage: Passage, outcome: str, dialect: str) -> None:
+    def on_over(self, passage: Passage, outcome: Outcome, dialect: str) -> None:
         """Count a request that has ended."""
         del self._passages[passage.ticket]
         self.pool.on_left(passage.ticket)
