@@ -202,3 +202,12 @@ def test_a_number_is_within_its_bounds_or_refused(row: Setting, value: object) -
     got = getattr(settings, row.attribute)
     assert row.least <= got <= row.most
     assert type(got) is type(row.default)
+
+
+def test_a_link_message_has_room_for_the_largest_body() -> None:
+    """A body that is let in must also fit through to the node that answers it."""
+    flags = {"body_max_bytes": 1000, "link_message_max_bytes": 1999}
+    with pytest.raises(RoostError) as caught:
+        load({}, flags, "", MACHINE)
+    assert caught.value.failure.param == "link.message_max_bytes"
+    assert load({}, {**flags, "link_message_max_bytes": 2000}, "", MACHINE)

@@ -203,6 +203,24 @@ async def test_a_defect_in_a_backend_costs_one_stream(eventually: Eventually) ->
         await eventually(lambda: len(rig.gateway.events[neighbour]) > seen)
 
 
+async def test_words_that_no_link_can_carry_cost_one_stream(eventually: Eventually) -> None:
+    """The stream fails where the words would have been; link, neighbour and slot are fine."""
+    async with _rig() as rig:
+        neighbour = rig.gateway.ask("forever")
+        await eventually(lambda: len(rig.gateway.events[neighbour]) > 2)
+        one = rig.gateway.ask("hello garble world")
+        await eventually(lambda: rig.gateway.all_released(one))
+        failed = rig.gateway.events[one][-1]
+        assert isinstance(failed, Failed)
+        assert failed.failure.reason == "internal"
+        assert rig.gateway.text(one) == "hello"
+        seen = len(rig.gateway.events[neighbour])
+        await eventually(lambda: len(rig.gateway.events[neighbour]) > seen)
+        two = rig.gateway.ask("hello")
+        await eventually(lambda: rig.gateway.all_released(two))
+        assert rig.gateway.text(two) == "hello"
+
+
 async def test_a_slot_that_is_not_given_back_costs_the_runtime(eventually: Eventually) -> None:
     """The runtime is stopped and the next request gets another."""
     async with _rig() as rig:

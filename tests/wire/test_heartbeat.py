@@ -66,3 +66,28 @@ def test_silence_is_death_and_any_sound_is_life() -> None:
     assert heart.heard_age_s(20.0) == 6.0
     assert not heart.is_dead(28.9)
     assert heart.is_dead(29.0)
+
+
+def test_own_sleep_is_no_silence_of_the_peer() -> None:
+    """A tick that is 20 s late means that nothing could be heard: the age is what it was before."""
+    heart = Heartbeat(SETTINGS, 0.0)
+    heart.on_heard(0.5)
+    heart.forgive_own_sleep(21.0)
+    assert heart.heard_age_s(21.0) == 0.5
+    assert not heart.is_dead(21.0)
+    heart.due_ping(21.0)
+    heart.forgive_own_sleep(22.5)
+    assert heart.heard_age_s(22.5) == 2.0, "a tick that is a little late forgives nothing"
+
+
+def test_waking_up_leaves_time_to_read() -> None:
+    """However little of the silence was left before the sleep, what came meanwhile is read first.
+
+    The peer had been silent for nearly `dead_s` when this end fell asleep.
+    """
+    heart = Heartbeat(SETTINGS, 0.0)
+    for second in range(1, 15):
+        assert heart.due_ping(float(second)) is not None
+    heart.forgive_own_sleep(40.0)
+    assert not heart.is_dead(40.0)
+    assert heart.is_dead(40.5)

@@ -219,6 +219,27 @@ def test_silence_closes_and_pings_do_not_stop_it() -> None:
         assert end.state == "closed"
 
 
+def test_an_end_that_was_asleep_does_not_blame_its_peer() -> None:
+    """A process that was stopped for a minute pings first, and judges by what is heard then."""
+    for end in (_node_up(), _gateway_up()):
+        assert end.on_tick(60.0) == [Send(Ping(1))]
+        assert end.state == "up"
+        assert end.on_message(Ping(1), 60.5) == [Send(Pong(1))]
+        pings = [end.on_tick(60.5 + second) for second in range(1, 15)]
+        assert all(len(said) == 1 and isinstance(said[0], Send) for said in pings)
+        (close,) = end.on_tick(75.5)
+        assert isinstance(close, Close)
+
+
+def test_a_greeting_that_was_slept_through_may_still_be_read() -> None:
+    """It lies in the socket: there is a moment to read it, and no more than that."""
+    for end in (NodeEnd(HELLO, SETTINGS, 0.0), GatewayEnd("g", SETTINGS, 0.0)):
+        assert end.on_tick(30.0) == []
+        assert end.next_tick() == 30.5
+        (close,) = end.on_tick(30.5)
+        assert isinstance(close, Close)
+
+
 def test_the_node_pings_as_the_gateway_asks() -> None:
     """The interval of the Welcome counts, when it leaves room for lost pings."""
     node = NodeEnd(HELLO, SETTINGS, 0.0)

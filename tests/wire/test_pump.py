@@ -6,9 +6,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from roost.core.ids import NodeId, StreamId
+import pytest
+
+from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
+from roost.core.request import GenerateRequest, TextPrompt
 from roost.core.snapshots import NodeStatus
-from roost.errors import Failure
+from roost.errors import Failure, RoostError
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd, NodeEnd
 from roost.wire.link_tables import Close
@@ -19,6 +22,7 @@ from roost.wire.messages import (
     FromNode,
     Goodbye,
     Hello,
+    Open,
     Released,
     Status,
     Welcome,
@@ -72,6 +76,41 @@ async def test_two_pumps_make_a_link(eventually: Eventually) -> None:
     assert [task.result() for task in ends] == [Close(BYE, again=False)] * 2
     assert to_node == [Welcome(VERSION, "g", 0.01)]
     assert to_gateway == [HELLO, STATUS]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("x" * 5000, "body_too_large"), ("\ud800", "bad_request")]
+)
+async def test_what_cannot_be_framed_costs_its_sender_only(
+    text: str, reason: str, eventually: Eventually
+) -> None:
+    """Too large or not encodable: refused where it is said, as if it had never been said."""
+    near, far = memory_pair()
+    heard: list[FromGateway] = []
+
+    async def deliver(_message: FromNode) -> None:
+        """Nothing here listens to the node."""
+
+    end = GatewayEnd("g", CALM, time.monotonic())
+    settings = PumpSettings(flush_s=0.05, message_max_bytes=4096)
+    node = _node_pump(near, CALM, heard)
+    gateway: Pump[FromGateway, FromNode] = Pump(end, far, deliver, settings, time.monotonic)
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(node.run()), group.create_task(gateway.run())]
+        await eventually(lambda: bool(heard))
+        with pytest.raises(RoostError) as refused:
+            gateway.post(_open(1, text))
+        assert refused.value.failure.reason == reason
+        assert end.statistics(time.monotonic()).streams == 0
+        gateway.post(_open(1, "short"))
+        await eventually(lambda: heard[1:] == [_open(1, "short")])
+        assert not any(task.done() for task in ends)
+        gateway.post(Goodbye(BYE, again=False))
+
+
+def _open(stream: int, text: str) -> Open:
+    request = GenerateRequest(ModelId("m"), TextPrompt(text))
+    return Open(StreamId(stream), RequestId("r"), TenantId("t"), request, credit=1)
 
 
 async def test_a_lost_connection_ends_the_run() -> None:

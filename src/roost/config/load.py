@@ -213,6 +213,10 @@ def _check_together(settings: Settings) -> None:
     if not s.link_ping_s < s.link_suspect_s < s.link_stale_s < s.link_dead_s:
         order = "link.ping_s < link.suspect_s < link.stale_s < link.dead_s"
         raise _bad(f"the order must be {order}", "link.suspect_s")
+    if s.link_message_max_bytes < 2 * s.body_max_bytes:
+        # The rest of a request's message, and one client's choice of what to escape, fit as well.
+        text = "link.message_max_bytes must be at least twice body_max_bytes"
+        raise _bad(text, "link.message_max_bytes")
     if bool(s.tls_cert) != bool(s.tls_key):
         raise _bad("tls_cert and tls_key only work together", "tls_cert")
     if s.base_path and (not s.base_path.startswith("/") or s.base_path.endswith("/")):

@@ -14,14 +14,14 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from roost.backends.base import Prepared, Runtime
-from roost.core.events import StreamEvent
+from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
 from roost.node.agent import Agent
 from roost.node.effects import Effect, Load, Pause, Prepare, Run, Send, Stop, StreamKey, Unload
 from roost.node.jobs import Job
 from roost.observe.logs import Log
-from roost.wire.messages import FromGateway, FromNode
+from roost.wire.messages import Cancel, Events, FromGateway, FromNode, Refused
 from roost.wire.pump import Pump
 
 Report: TypeAlias = Callable[[float], list[Effect]]
@@ -29,6 +29,7 @@ Report: TypeAlias = Callable[[float], list[Effect]]
 
 GONE = Failure("runtime_died", "the runtime has ended")
 DEFECT = Failure("internal", "a defect in the node ended the request")
+UNSENDABLE = Failure("internal", "the backend said something that no link can carry")
 
 
 class Launch(Protocol):
@@ -150,8 +151,29 @@ def pause(hands: Hands, effect: Pause) -> None:
 def send(hands: Hands, effect: Send) -> None:
     """Queue a message; the agent may not have heard yet that the link is gone."""
     pump = hands.links.get(effect.link)
-    if pump is not None:
+    if pump is None:
+        return
+    try:
         pump.post(effect.message)
+    except RoostError:
+        _send_trouble(hands, pump, effect)
+
+
+def _send_trouble(hands: Hands, pump: Pump[FromNode, FromGateway], effect: Send) -> None:
+    """Say in place of a message that cannot be framed that its stream has failed, and leave it.
+
+    Only a backend's words can be like that; a status and the rest are of this node's own making.
+    """
+    hands.log.error("internal_error", where="send", error=type(effect.message).__name__)
+    match effect.message:
+        case Events(stream, seq):
+            # The same number: the gateway must see no gap, and the end of the stream in its place.
+            pump.post(Events(stream, seq, (Failed(UNSENDABLE),)))
+        case Refused(stream):
+            pump.post(Refused(stream, UNSENDABLE))
+        case _:
+            raise AssertionError(f"{type(effect.message).__name__} cannot be framed")
+    hands.asides.append(partial(hands.agent.on_message, effect.link, Cancel(stream)))
 
 
 async def _load(hands: Hands, effect: Load, job: Job) -> None:

@@ -29,12 +29,18 @@ _from_gateway: msgspec.msgpack.Decoder[FromGateway] = msgspec.msgpack.Decoder(Fr
 
 
 def encode(message: FromNode | FromGateway, max_bytes: int = FRAME_MAX_BYTES) -> bytes:
-    """Frame one message; `RoostError("bad_request")` if it is over `max_bytes` or not encodable."""
+    """Frame one message.
+
+    Raises `body_too_large` for a message over `max_bytes`, `bad_request` for one that cannot be
+    encoded: both are the message's fault, and neither is the link's.
+    """
     try:
         frame = _encoder.encode(message)
     except (OverflowError, UnicodeEncodeError) as error:
         raise fail("bad_request", f"a link message cannot be encoded: {_why(error)}") from None
-    _check_size(len(frame), max_bytes)
+    if len(frame) > max_bytes:
+        text = f"{len(frame)} bytes do not fit a link message, whose limit is {max_bytes} bytes"
+        raise fail("body_too_large", text)
     return frame
 
 
@@ -49,19 +55,13 @@ def decode_from_gateway(frame: bytes, max_bytes: int = FRAME_MAX_BYTES) -> FromG
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[_Message], frame: bytes, max_bytes: int) -> _Message:
-    _check_size(len(frame), max_bytes)
+    if len(frame) > max_bytes:
+        text = f"a link frame of {len(frame)} bytes is over the limit of {max_bytes} bytes"
+        raise fail("bad_request", text)
     try:
         return decoder.decode(frame)
     except _UNDECODABLE as error:
         raise fail("bad_request", f"a link frame cannot be decoded: {_why(error)}") from None
-
-
-def _check_size(size_bytes: int, max_bytes: int) -> None:
-    if size_bytes > max_bytes:
-        raise fail(
-            "bad_request",
-            f"a link frame of {size_bytes} bytes is over the limit of {max_bytes} bytes",
-        )
 
 
 def _why(error: Exception) -> str:

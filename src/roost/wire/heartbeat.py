@@ -2,6 +2,11 @@
 
 Anything heard is a sign of life, not only a Pong: a busy link needs no extra traffic to count as
 alive. The round trip is measured with pings alone, because only they are answered at once.
+
+A silence counts only while this end was awake. A tick that comes late means that this process did
+not run (stopped, swapped out, a machine without cores to spare): nothing could be heard meanwhile,
+and what was said lies unread. Closing the link before reading it would be our own death, blamed on
+the peer. The price is a detection that is late by the length of the sleep.
 """
 
 from __future__ import annotations
@@ -18,12 +23,14 @@ class LinkSettings(msgspec.Struct, frozen=True):
     """Times of a link.
 
     `ping_s` between two pings of one end, `dead_s` of silence after which the link is closed,
-    `greeting_s` for Hello and Welcome to be exchanged.
+    `greeting_s` for Hello and Welcome to be exchanged. A tick that is late by more than `stall_s`
+    means that this end was asleep.
     """
 
     ping_s: float = 1.0
     dead_s: float = 15.0
     greeting_s: float = 10.0
+    stall_s: float = 0.5
 
 
 class Heartbeat:
@@ -31,6 +38,7 @@ class Heartbeat:
 
     def __init__(self, settings: LinkSettings, now: float) -> None:
         self._dead_s = settings.dead_s
+        self._stall_s = settings.stall_s
         self._ping_s = settings.ping_s
         self._heard_at = now
         self._ping_at = now + settings.ping_s
@@ -82,3 +90,13 @@ class Heartbeat:
     def next_tick(self) -> float:
         """When to look again."""
         return min(self._ping_at, self._heard_at + self._dead_s)
+
+    def forgive_own_sleep(self, now: float) -> None:
+        """Take a late tick's lateness off the silence, and leave time to read what came meanwhile.
+
+        To be called at a tick, before the silence is judged.
+        """
+        late_s = now - self.next_tick()
+        if late_s > self._stall_s:
+            awake_s = self._dead_s - self._stall_s
+            self._heard_at = min(now, max(self._heard_at + late_s, now - awake_s))

@@ -111,6 +111,7 @@ class NodeEnd:
         """Time has passed: notice silence, send a ping when one is due."""
         if self._state == "closed":
             return []
+        self._forgive_own_sleep(now)
         failure = _silence("gateway", self._state, self._heartbeat, self._greeted_by, now)
         if failure is not None:
             return self._close(failure)
@@ -125,6 +126,13 @@ class NodeEnd:
         """The end at a glance."""
         heartbeat = self._heartbeat
         return LinkStatistics(self._state, heartbeat.heard_age_s(now), heartbeat.rtt_s)
+
+    def _forgive_own_sleep(self, now: float) -> None:
+        if self._state == "up":
+            self._heartbeat.forgive_own_sleep(now)
+        elif now - self._greeted_by > self._settings.stall_s:
+            # The greeting was slept through, and may lie unread.
+            self._greeted_by = now + self._settings.stall_s
 
     def _complaint(self, message: FromGateway, now: float) -> str | None:
         if (self._state, type(message)) not in NODE_HEARS:
@@ -229,6 +237,7 @@ class GatewayEnd:
         """Time has passed: notice silence, send a ping when one is due."""
         if self._state == "closed":
             return []
+        self._forgive_own_sleep(now)
         failure = _silence("node", self._state, self._heartbeat, self._greeted_by, now)
         if failure is not None:
             return self._close(failure)
@@ -244,6 +253,13 @@ class GatewayEnd:
         heartbeat = self._heartbeat
         age_s = heartbeat.heard_age_s(now)
         return LinkStatistics(self._state, age_s, heartbeat.rtt_s, len(self._streams))
+
+    def _forgive_own_sleep(self, now: float) -> None:
+        if self._state == "up":
+            self._heartbeat.forgive_own_sleep(now)
+        elif now - self._greeted_by > self._settings.stall_s:
+            # The greeting was slept through, and may lie unread.
+            self._greeted_by = now + self._settings.stall_s
 
     def _complaint(self, message: FromNode, now: float) -> str | None:
         if (self._state, type(message)) not in GATEWAY_HEARS:
@@ -293,8 +309,10 @@ class GatewayEnd:
 def _silence(
     peer: str, state: EndState, heartbeat: Heartbeat, greeted_by: float, now: float
 ) -> Failure | None:
-    if state == "greeting" and now >= greeted_by:
-        return Failure("node_lost", f"the {peer} did not complete the greeting in time")
+    if state == "greeting":
+        late = now >= greeted_by
+        text = f"the {peer} did not complete the greeting in time"
+        return Failure("node_lost", text) if late else None
     if heartbeat.is_dead(now):
         age_s = heartbeat.heard_age_s(now)
         return Failure("node_lost", f"nothing was heard from the {peer} for {age_s:.1f} s")

@@ -28,8 +28,8 @@ class Connection(Protocol[_Out_contra, _In_co]):
     async def send(self, message: _Out_contra) -> None:
         """Hand over a message, waiting for room.
 
-        Raises `RoostError("node_lost")` once either side has closed, `bad_request` for a message
-        that is too large to be framed.
+        Raises `RoostError("node_lost")` once either side has closed. What cannot be framed never
+        comes here: `Pump.post` refuses it.
         """
         ...
 

@@ -3,6 +3,10 @@
 Three tasks: read, write, tick. Whatever an end answers is performed here in order; `deliver` may
 wait, and then the peer's messages wait in the connection. The way out is a bounded queue: a peer
 that stops reading makes it fill, and a full queue closes the link instead of growing.
+
+What is said is framed once before the end hears of it. A message that does not fit is its sender's
+trouble: refused there, it costs one request; refused by the connection it would cost the link, and
+the same request would then take the next node's link down as well.
 """
 
 from __future__ import annotations
@@ -15,23 +19,26 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from roost.errors import Failure, RoostError
+from roost.wire.codec import FRAME_MAX_BYTES, encode
 from roost.wire.link_tables import Close, Deliver, Send
 from roost.wire.memory import Connection
+from roost.wire.messages import FromGateway, FromNode
 
-_Out = TypeVar("_Out")
-_In = TypeVar("_In")
+_Out = TypeVar("_Out", bound=FromGateway | FromNode)
+_In = TypeVar("_In", bound=FromGateway | FromNode)
 
 
 class PumpSettings(msgspec.Struct, frozen=True):
     """Limits of a pump.
 
     `queue_max` messages wait to be written, `flush_s` for what was said before a close,
-    `tick_max_s` between two looks at the end's clock.
+    `tick_max_s` between two looks at the end's clock, `message_max_bytes` for one framed message.
     """
 
     queue_max: int = 4096
     flush_s: float = 1.0
     tick_max_s: float = 0.5
+    message_max_bytes: int = FRAME_MAX_BYTES
 
 
 class End(Protocol[_Out, _In]):
@@ -75,7 +82,12 @@ class Pump(Generic[_Out, _In]):
         self._closing = asyncio.Event()
 
     def post(self, message: _Out) -> None:
-        """Say this to the peer, in order with everything else; nothing happens once closed."""
+        """Say this to the peer, in order with everything else; nothing happens once closed.
+
+        Raises `body_too_large` or `bad_request` for a message that cannot be framed. It then counts
+        as never said, and the link goes on.
+        """
+        encode(message, self._settings.message_max_bytes)
         self._emit(self._end.say(message))
 
     def start_with(self, outputs: Sequence[Deliver[_In] | Send[_Out] | Close]) -> None:
