@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from roost.errors import Failure, fail
-from roost.node.dial import BackoffSettings, keep_joined, wait_s
+from roost.node.dial import DialSettings, keep_joined, wait_s
 from roost.observe import logs
 from roost.wire.link_tables import Close
 from roost.wire.memory import NodeConnection, memory_pair
 
-SETTINGS = BackoffSettings(first_s=0.2, max_s=5.0)
-AT_ONCE = BackoffSettings(first_s=0.0, max_s=5.0)
+SETTINGS = DialSettings(first_s=0.2, max_s=5.0)
+AT_ONCE = DialSettings(first_s=0.0, max_s=5.0)
 LOST = Close(Failure("node_lost", "the connection was lost"))
 BYE = Close(Failure("draining", "shutting down"), again=False)
 Eventually = Callable[..., Awaitable[None]]
@@ -98,7 +98,7 @@ async def test_a_pause_can_be_cancelled(eventually: Eventually) -> None:
     gateways = Gateways(LOST, BYE)
     async with asyncio.TaskGroup() as group:
         dice = Ends(high=True)
-        settings = BackoffSettings(first_s=60.0, max_s=60.0)
+        settings = DialSettings(first_s=60.0, max_s=60.0)
         joining = keep_joined(gateways.dial, gateways.serve, settings, dice, logs.get())
         task = group.create_task(joining)
         await eventually(lambda: gateways.dials == 1)

@@ -109,15 +109,6 @@ def test_views_tell_what_slots_hold() -> None:
     assert slots.views()[0] == SlotView(0, busy=False, tokens=2)
 
 
-def test_a_wipe_forgets_everything() -> None:
-    """With the runtime goes every claim, every token and every tenant."""
-    slots = Slots(1)
-    slots.take((1, 2, 3), ANN)
-    slots.wipe()
-    assert slots.views() == (SlotView(0, busy=False, tokens=0),)
-    assert slots.take((1, 2, 3), ANN) == SlotUse(0, reuse=False)
-
-
 def test_mistakes_of_the_caller_are_asserted() -> None:
     """Freeing what is free, stopping what does not run, and no slots at all are defects."""
     with pytest.raises(AssertionError):
@@ -180,13 +171,6 @@ class AgainstModel(RuleBasedStateMachine):
         kept = tokens[: data.draw(st.integers(0, len(tokens)))]
         self.slots.free(slot, kept)
         self.content[slot] = (self.content[slot][0], kept)
-
-    @rule()
-    def wipe(self) -> None:
-        """The runtime is gone."""
-        self.slots.wipe()
-        self.busy.clear()
-        self.content.clear()
 
     @invariant()
     def views_agree(self) -> None:

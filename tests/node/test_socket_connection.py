@@ -21,11 +21,20 @@ from roost.core.ids import NodeId, StreamId
 from roost.errors import RoostError
 from roost.node.agent import Agent
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.socket_connection import LINK_PATH, Address, dial, link_url
+from roost.node.socket_connection import Address, dial, link_url
 from roost.observe import logs
 from roost.wire.codec import decode_from_node, encode
 from roost.wire.memory import GatewayConnection
-from roost.wire.messages import VERSION, Cancel, FromGateway, FromNode, Hello, Ping, Pong
+from roost.wire.messages import (
+    LINK_PATH,
+    VERSION,
+    Cancel,
+    FromGateway,
+    FromNode,
+    Hello,
+    Ping,
+    Pong,
+)
 from tests.node.gateway import TestGateway
 from tests.node.kit import SETTINGS, offer
 from tests.node.tiny import TinyLaunch
@@ -157,7 +166,7 @@ async def test_frames_over_the_limit_are_neither_sent_nor_received() -> None:
         connection = await dial(msgspec.structs.replace(address, message_max_bytes=1024))
         with pytest.raises(RoostError) as caught:
             await connection.send(msgspec.structs.replace(HELLO, name="n" * 2048))
-        assert caught.value.failure.reason == "bad_request"
+        assert caught.value.failure.reason == "body_too_large"
         assert await connection.receive() is None
         await connection.close()
 

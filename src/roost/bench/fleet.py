@@ -29,7 +29,7 @@ from roost.gateway.generation import GenerationSettings
 from roost.gateway.loop import run
 from roost.gateway.node_link import GatewayLinkSettings
 from roost.node.agent import Agent
-from roost.node.dial import BackoffSettings, keep_joined
+from roost.node.dial import DialSettings, keep_joined
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.settings import AgentSettings
 from roost.node.socket_connection import Address, dial
@@ -87,7 +87,7 @@ async def node(url: str, gap_us: int) -> None:
         group.create_task(loop.run())
         dialling = partial(dial, Address(url, "none"))
         dice = random.Random()
-        await keep_joined(dialling, loop.serve_link, BackoffSettings(), dice, logs.get())
+        await keep_joined(dialling, loop.serve_link, DialSettings(), dice, logs.get())
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from roost.cli.gateway_parts import is_loopback
 from roost.cli.node_parts import NODE_SETTINGS, open_node
 from roost.cli.stores import open_stores
 from roost.errors import RoostError, fail
-from roost.node.dial import BackoffSettings, keep_joined
+from roost.node.dial import DialSettings, keep_joined
 from roost.node.socket_connection import Address, dial, link_url
 from roost.observe import logs
 
@@ -74,7 +74,7 @@ async def _live(node: NodeLoop, address: Address, lifetime: Lifetime) -> None:
     log, dice = logs.get(), random.Random()
     async with asyncio.TaskGroup() as group:
         group.create_task(node.run())
-        joining = keep_joined(partial(dial, address), node.serve_link, BackoffSettings(), dice, log)
+        joining = keep_joined(partial(dial, address), node.serve_link, DialSettings(), dice, log)
         joined = group.create_task(joining)
         waiting = group.create_task(lifetime.wait())
         await asyncio.wait((joined, waiting), return_when=asyncio.FIRST_COMPLETED)

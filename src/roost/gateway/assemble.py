@@ -22,13 +22,12 @@ from roost.gateway.routes import Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.observe import logs
 from roost.observe.metrics import Metrics
+from roost.wire.messages import LINK_PATH
 
 if TYPE_CHECKING:
     from roost.fleet.settings import FleetSettings
     from roost.gateway.front.asgi import Receive, Scope, Send
     from roost.wire.memory import GatewayConnection
-
-LINK_PATH = "/roost/v1/link"
 
 
 class GatewaySettings(msgspec.Struct, frozen=True):

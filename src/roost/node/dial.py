@@ -18,7 +18,7 @@ from roost.wire.link_tables import Close
 from roost.wire.memory import NodeConnection
 
 
-class BackoffSettings(msgspec.Struct, frozen=True):
+class DialSettings(msgspec.Struct, frozen=True):
     """Seconds between two dials: from `first_s`, doubled up to `max_s`, each with jitter.
 
     A link that stood for `max_s` starts from the beginning.
@@ -36,7 +36,7 @@ class Dice(Protocol):
         ...
 
 
-def wait_s(settings: BackoffSettings, failures: int, dice: Dice) -> float:
+def wait_s(settings: DialSettings, failures: int, dice: Dice) -> float:
     """How long to wait after this many failures in a row, at least 1.
 
     Between half and all of the step: nodes that lost a gateway together do not come back together.
@@ -48,7 +48,7 @@ def wait_s(settings: BackoffSettings, failures: int, dice: Dice) -> float:
 async def keep_joined(
     dial: Callable[[], Awaitable[NodeConnection]],
     serve: Callable[[NodeConnection], Awaitable[Close]],
-    settings: BackoffSettings,
+    settings: DialSettings,
     dice: Dice,
     log: Log,
 ) -> Failure:

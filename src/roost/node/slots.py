@@ -1,8 +1,11 @@
 """MACHINE: the slots of one runtime: who uses which, and whose KV each still holds.
 
     empty ──take──▶ busy ──stop──▶ cleaning
-      ▲               │ ◀──────take──╮  │
-      ╰──wipe         ╰──free──▶ kept ◀─╯   (kept = free, with a tenant's tokens in it)
+                    │  ▲              │
+                    │  ╰──take──╮     │
+                    ╰──free──▶ kept ◀─╯   (kept = free, with a tenant's tokens in it)
+
+They live as long as their runtime: with it goes all KV.
 
 Only the prompt's tokens are known by id: answers pass as text. That is enough, since a next turn
 repeats the whole prompt before it: the common prefix is then everything the slot is known to hold.
@@ -92,10 +95,6 @@ class Slots:
         slot.state = "free"
         slot.known = _pack(kept)
         slot.held = len(kept) if held is None else held
-
-    def wipe(self) -> None:
-        """The runtime is gone, and with it every stream and all KV."""
-        self._slots = [_Slot(slot.number) for slot in self._slots]
 
     def views(self) -> tuple[SlotView, ...]:
         """Every slot, as it is reported to gateways."""

@@ -11,9 +11,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from roost.errors import RoostError, fail
 from roost.wire.codec import FRAME_MAX_BYTES, decode_from_gateway, encode
-from roost.wire.messages import FromGateway, FromNode
+from roost.wire.messages import LINK_PATH, FromGateway, FromNode
 
-LINK_PATH = "/roost/v1/link"
 _SCHEMES = {"http": "ws", "https": "wss"}
 _REFUSALS = {
     401: ("unauthorized", "The gateway does not accept this token: see `roost token`."),

@@ -37,6 +37,9 @@ from roost.errors import Failure
 VERSION = 1
 """Version of this protocol. A gateway accepts its own; all else gets a Goodbye that says so."""
 
+LINK_PATH = "/roost/v1/link"
+"""Where a gateway answers links, below its base path."""
+
 Waiting = Literal["loading", "preparing"]
 
 
