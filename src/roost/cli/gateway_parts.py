@@ -153,13 +153,13 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
         link=GatewayLinkSettings(
             name,
             credit=settings.stream_buffer_events,
+            message_max_bytes=settings.link_message_max_bytes,
             link=LinkSettings(ping_s=settings.link_ping_s, dead_s=settings.link_dead_s),
         ),
         listener=listener(settings),
         limits=limits(settings),
         allowed_hosts=settings.allowed_hosts,
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
-        link_message_max_bytes=settings.link_message_max_bytes,
     )
 
 

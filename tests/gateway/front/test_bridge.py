@@ -34,6 +34,9 @@ class Wire:
         """Note how it ended."""
         self.broken = broken
 
+    def on_body_dropped(self, count: int) -> None:
+        """Nothing is counted here."""
+
     def on_defect(self, exchange: Exchange, error: Exception) -> None:
         """Raise it, as the test's own."""
         raise error

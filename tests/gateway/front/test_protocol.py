@@ -225,11 +225,21 @@ async def test_slow_body_is_closed_with_408() -> None:
 
 async def test_idle_connection_is_closed_silently() -> None:
     """A connection with nothing to say is closed without a reply nobody asked for."""
-    async with opened(FrontLimits(head_s=0.1, sweep_s=0.02)) as world:
+    async with opened(FrontLimits(head_s=0.1, idle_s=0.1, sweep_s=0.02)) as world:
         fresh, used = await world.client(), await world.client()
         assert (await used.ask(GET)).status == 200
         assert await fresh.closed() == b""
         assert await used.closed() == b""
+
+
+async def test_kept_connection_outlives_the_deadline_of_heads(eventually: Eventually) -> None:
+    """A proxy that keeps connections for a minute must not lose a request to our close."""
+    async with opened(FrontLimits(head_s=0.1, idle_s=5, sweep_s=0.02)) as world:
+        fresh, used = await world.client(), await world.client()
+        assert (await used.ask(GET)).status == 200
+        assert await fresh.closed() == b""
+        await eventually(lambda: world.front.connections == 1)
+        assert (await used.ask(GET)).status == 200
 
 
 async def test_running_reply_has_no_receipt_deadline(eventually: Eventually) -> None:
@@ -272,7 +282,8 @@ async def test_connections_over_the_cap_get_503() -> None:
         assert (await first.ask(GET)).status == 200
         assert (await second.ask(GET)).status == 200
         third = await world.client()
-        assert (await third.reply()).status == 503
+        refused = await third.reply()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert await third.closed() == b""
         first.close()
         await first.writer.wait_closed()

@@ -7,7 +7,9 @@ from math import inf
 from roost.gateway.front.limits import FrontLimits
 from roost.gateway.front.receipt import Phase, Receipt, Stall
 
-LIMITS = FrontLimits(head_s=10, body_s=60, linger_s=2, head_max_bytes=100, body_max_bytes=1000)
+LIMITS = FrontLimits(
+    head_s=10, body_s=60, idle_s=75, linger_s=2, head_max_bytes=100, body_max_bytes=1000
+)
 
 
 def test_head_deadline_is_absolute() -> None:
@@ -30,7 +32,7 @@ def test_a_request_and_the_next() -> None:
     receipt.on_complete()
     assert (receipt.phase, receipt.deadline) == (Phase.BUSY, inf)
     receipt.on_idle(100.0)
-    assert (receipt.phase, receipt.deadline) == (Phase.IDLE, 110.0)
+    assert (receipt.phase, receipt.deadline) == (Phase.IDLE, 175.0)
     receipt.on_linger(103.0)
     assert (receipt.phase, receipt.deadline) == (Phase.LINGER, 105.0)
 

@@ -27,6 +27,7 @@ from roost.gateway.front.rendering import (
 from roost.gateway.front.router import percent_decoded
 
 _BODILESS = frozenset({204, 304})
+_SMALL_PIECE_BYTES = 1024
 
 
 class Connection(Protocol):
@@ -65,6 +66,10 @@ class Connection(Protocol):
         """Go on to the next request, or close."""
         ...
 
+    def on_body_dropped(self, count: int) -> None:
+        """Hear that this many bytes of body are not held any more."""
+        ...
+
     def on_defect(self, exchange: Exchange, error: Exception) -> None:
         """Report what a watcher raised, and end the connection."""
         ...
@@ -98,6 +103,7 @@ class Exchange:
         "_chunked",
         "_conn",
         "_head",
+        "_held_bytes",
         "_left",
         "_mute",
         "_pieces",
@@ -137,7 +143,8 @@ class Exchange:
         self.watcher: Watcher | None = None
         self.handler: Callable[[Exchange], None] | None = None
         self.on_body: Callable[[], None] | None = None
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
+        self._held_bytes = 0
         self._head = b""
         self._chunked = False
         self._left: int | None = None
@@ -161,14 +168,23 @@ class Exchange:
     def take_body(self) -> bytes:
         """Return what has arrived of the body since the last call."""
         pieces, self._pieces = self._pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        # The first piece is never a bytearray.
+        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
     def add_body(self, data: bytes) -> None:
         """Keep a piece of body, unless the reply is already done and nobody will ask for it."""
         self.received_bytes += len(data)
         if self.done:
             return
-        self._pieces.append(data)
+        self._held_bytes += len(data)
+        pieces = self._pieces
+        if len(data) >= _SMALL_PIECE_BYTES or not pieces:
+            pieces.append(data)
+        else:
+            # An object costs tens of bytes: a body in chunks of one would weigh as much as fifty.
+            if not isinstance(pieces[-1], bytearray):
+                pieces.append(bytearray())
+            pieces[-1] += data
         self._tell(self.on_body)
 
     def on_complete(self) -> None:
@@ -228,7 +244,7 @@ class Exchange:
         else:
             self.write(data)
             self._put(b"")
-        self.done = True
+        self._settle()
         # A wrong length would shift every later reply on this connection.
         self._conn.on_reply_done(self, broken=bool(self._left))
 
@@ -254,14 +270,15 @@ class Exchange:
     def break_off(self) -> None:
         """End the connection so that the client can see that the reply is not complete."""
         if not self.done:
-            self.done = True
+            self._settle()
             self._conn.on_reply_done(self, broken=True)
 
     def on_gone(self) -> None:
         """Note that the client has left; whoever watches is told once."""
         if self.done:
             return
-        self.done = self.gone = True
+        self.gone = True
+        self._settle()
         if self.watcher is not None:
             self._tell(self.watcher.on_gone)
         self._tell(self.on_body)
@@ -280,6 +297,14 @@ class Exchange:
         """Send the head now, before the first piece of body is known."""
         if not self.done:
             self._put(b"")
+
+    def _settle(self) -> None:
+        """Nothing follows; whoever has taken the body still holds it, but not for long."""
+        self.done = True
+        held, self._held_bytes = self._held_bytes, 0
+        if held:
+            self._pieces.clear()
+            self._conn.on_body_dropped(held)
 
     def _tell(self, callback: Callable[[], None] | None) -> None:
         # The caller is a transport or a parser, which would swallow whatever is raised here.

@@ -18,22 +18,28 @@ class Listener(msgspec.Struct, frozen=True):
 class FrontLimits(msgspec.Struct, frozen=True):
     """What one client connection may cost.
 
-    `head_s` bounds a request head from its first byte to its last, and an idle connection;
-    `body_s` bounds the body from the end of the head; both are absolute, whatever trickles in.
-    `write_s` is how long the oldest unsent byte may wait for a client that does not read.
+    `head_s` bounds a request head from its first byte to its last, and a connection that has not
+    sent any; `body_s` bounds the body from the end of the head; both are absolute, whatever
+    trickles in. `idle_s` is how long a connection is kept after a reply: longer than the 60 s of
+    most reverse proxies, for the side that closes last never loses a request to the other's close.
+    `write_s` is how long the oldest unsent byte may wait for a client that does not read. Where a
+    relay has such a deadline of its own, this one is larger, so that the relay decides.
     `linger_s` is how long input is still discarded after a refusal, so that the client can read it.
     `send_buffer_bytes` is the kernel's share (SO_SNDBUF), `write_buffer_bytes` ours: beyond it the
     producer is told to wait. `pipelined` requests may wait behind the one being answered.
-    Deadlines are checked every `sweep_s`, their only error.
+    `bodies_max_bytes` bounds all request bodies of all connections together, from their first byte
+    until their reply is done. Deadlines are checked every `sweep_s`, their only error.
     """
 
     head_s: float = 10.0
     body_s: float = 60.0
+    idle_s: float = 75.0
     write_s: float = 60.0
     linger_s: float = 2.0
     sweep_s: float = 0.25
     head_max_bytes: int = 16_384
     body_max_bytes: int = 16 * 1024 * 1024
+    bodies_max_bytes: int = 256 * 1024 * 1024
     connections_max: int = 4096
     send_buffer_bytes: int = 65_536
     write_buffer_bytes: int = 32_768

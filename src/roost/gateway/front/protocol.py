@@ -15,6 +15,7 @@ from collections import deque
 
 from roost.errors import Failure
 from roost.gateway.front import heads
+from roost.gateway.front.bodies import too_many
 from roost.gateway.front.bridge import Bridge, scope_of
 from roost.gateway.front.defects import failure_of, report
 from roost.gateway.front.exchange import Exchange
@@ -36,6 +37,9 @@ from roost.gateway.http1 import (
     HttpRequestParser,
 )
 
+TOO_MANY_CONNECTIONS = Failure(
+    "overloaded", "Too many connections; try again soon.", retry_after_s=1
+)
 _HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
@@ -119,6 +123,10 @@ class FrontProtocol(HttpToolsProtocol):
             return
         self._advance()
 
+    def on_body_dropped(self, count: int) -> None:
+        """Make room for the bodies of others."""
+        self.shared.bodies.give_back(count)
+
     def on_defect(self, exchange: Exchange, error: Exception) -> None:
         """Report it and break the connection off: a watcher that failed may never answer."""
         report(error, exchange.request_id)
@@ -134,7 +142,7 @@ class FrontProtocol(HttpToolsProtocol):
         shared.connections.add(self)
         if len(shared.connections) + len(shared.state.connections) > shared.limits.connections_max:
             self._discarding = True
-            self._send_refusal(Failure("overloaded", "Too many connections; try again soon."))
+            self._send_refusal(TOO_MANY_CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever works for this client."""
@@ -201,6 +209,8 @@ class FrontProtocol(HttpToolsProtocol):
         failure = heads.check(head, limits.body_max_bytes)
         if failure is not None:
             self._stop(failure)
+        if not self.shared.bodies.room_for(int(head.fields.get(b"content-length", b"0"))):
+            self._stop(too_many())
         if len(self._waiting) >= limits.pipelined:
             self._stop(Failure("bad_request", "Too many requests wait on this connection."))
         if parser.should_upgrade():
@@ -214,6 +224,10 @@ class FrontProtocol(HttpToolsProtocol):
         exchange = self._receiving
         if exchange is None:
             return
+        if not exchange.done:
+            if not self.shared.bodies.room_for(len(body)):
+                self._stop(too_many())
+            self.shared.bodies.take(len(body))
         exchange.add_body(body)
         if exchange.received_bytes > self.shared.limits.body_max_bytes:
             self._stop(heads.too_large(self.shared.limits.body_max_bytes))

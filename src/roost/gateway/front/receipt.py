@@ -45,7 +45,7 @@ class Receipt:
 
     def on_idle(self, now: float) -> None:
         """Everything is answered."""
-        self._enter(Phase.IDLE, now + self._limits.head_s)
+        self._enter(Phase.IDLE, now + self._limits.idle_s)
 
     def on_linger(self, now: float) -> None:
         """The connection ends; only its last bytes are awaited."""

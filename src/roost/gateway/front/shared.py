@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from roost.dialects.openai_errors import error_body as openai_error
 from roost.errors import Failure
 from roost.gateway.front.asgi import App
+from roost.gateway.front.bodies import Bodies
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.limits import FrontLimits
 from roost.gateway.front.rendering import ErrorBody
@@ -37,7 +38,8 @@ class Shared:
     """One front's settings, its live connections and tasks.
 
     `common` is header lines that every reply has, `changed` is set whenever a request or connection
-    ends, `draining` makes every reply the last of its connection.
+    ends, `draining` makes every reply the last of its connection, `bodies` is the memory that all
+    request bodies share.
     """
 
     app: App
@@ -52,3 +54,7 @@ class Shared:
     common: bytes = b""
     draining: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    bodies: Bodies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bodies = Bodies(self.limits.bodies_max_bytes)

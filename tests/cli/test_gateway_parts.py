@@ -1,0 +1,46 @@
+"""From settings to limits: every setting of a gateway arrives where it is enforced."""
+
+from __future__ import annotations
+
+from roost.cli.gateway_parts import gateway_settings, limits, upstream_settings
+from roost.config import Machine, Settings, load
+from roost.gateway.upstream.targets import Target
+
+
+def settings(**flags: object) -> Settings:
+    """Load settings from flags alone."""
+    return load({}, flags, "", Machine(4, "/home")).settings
+
+
+def test_the_relay_decides_before_the_front_does() -> None:
+    """The front's write deadline is a net, wider than that of the relay."""
+    given = settings(stream_write_deadline_s="7")
+    fleet = gateway_settings(given)
+    assert fleet.generation.relay.write_deadline_s == 7
+    assert fleet.limits.write_s == 14
+    assert upstream_settings(given, ()).limits.write_s == 7
+
+
+def test_idle_connections_outlive_those_of_proxies() -> None:
+    """Idle time is a setting of its own, by default longer than the usual 60 s of proxies."""
+    assert limits(settings()).idle_s == 75
+    changed = limits(settings(receipt_idle_s="20", receipt_head_s="3"))
+    assert (changed.idle_s, changed.head_s) == (20, 3)
+
+
+def test_all_bodies_together_are_bounded() -> None:
+    """The bound is a setting; one body of the largest size fits in any case."""
+    assert limits(settings()).bodies_max_bytes == 256 * 1024 * 1024
+    assert limits(settings(bodies_max_bytes="1000000", body_max_bytes="1000")).bodies_max_bytes == (
+        1_000_000
+    )
+    assert limits(settings(bodies_max_bytes="1000", body_max_bytes="5000")).bodies_max_bytes == 5000
+
+
+def test_every_patience_with_a_server_is_a_setting() -> None:
+    """What an upstream server is granted comes from the table."""
+    given = settings(upstream_first_byte_s="11", upstream_kept_s="12", upstream_idle_s="13")
+    made = upstream_settings(given, (Target("a", "127.0.0.1", 1),))
+    assert (made.passage.first_byte_s, made.passage.idle_s, made.client.kept_s) == (11, 13, 12)
+    usual = upstream_settings(settings(), ())
+    assert (usual.passage.first_byte_s, usual.client.kept_s) == (600, 4)
