@@ -422,3 +422,20 @@ async def test_a_withdrawn_attempt_is_not_heard_any_more() -> None:
         assert b"grave" not in reply.body
         silent.release(silent.opened[0].stream)
         await until(lambda: idle(stage), what="idle")
+
+
+async def test_a_request_too_large_for_the_link_harms_nobody_else() -> None:
+    """It is refused with the reason; the link and its other streams go on."""
+    link = msgspec.structs.replace(SETTINGS.link, message_max_bytes=4096)
+    async with staged(msgspec.structs.replace(SETTINGS, link=link)) as stage:
+        node = stage.add_node()
+        await stage.ready()
+        client = await stage.client()
+        client.send("POST", "/v1/chat/completions", STREAM)
+        await until(partial(opened_count, node, 1), what="a stream runs")
+        huge = {**HELLO, "messages": [{"role": "user", "content": "x" * 8192}]}
+        refused = await ask(stage.port, "POST", "/v1/chat/completions", huge)
+        assert refused.status == 413
+        node.answer(node.opened[0], "unharmed")
+        assert b"unharmed" in (await client.reply()).body
+        await until(lambda: idle(stage), what="idle")

@@ -41,7 +41,6 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     limits: FrontLimits
     allowed_hosts: tuple[str, ...] = ()
     places: Places = Places()
-    link_message_max_bytes: int = 32 * 1024 * 1024
 
 
 class Gateway:
@@ -103,7 +102,7 @@ class Gateway:
         if scope["type"] != "websocket" or path != LINK_PATH:
             await send({"type": "websocket.close", "code": 1000})
             return
-        connection = SocketConnection(receive, send, self._settings.link_message_max_bytes)
+        connection = SocketConnection(receive, send, self._settings.link.message_max_bytes)
         await connection.accept()
         await self._serve_link(connection)
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from roost.core.ids import NodeId, RequestId, RuntimeId, StreamId
+from roost.errors import RoostError
+from roost.wire.codec import FRAME_MAX_BYTES
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
 from roost.wire.messages import (
@@ -41,11 +43,13 @@ if TYPE_CHECKING:
 class GatewayLinkSettings(msgspec.Struct, frozen=True):
     """What every link of one gateway has in common.
 
-    `gateway` is its name in the handshake; `credit` how many Events messages a node may send ahead.
+    `gateway` is its name in the handshake; `credit` how many Events messages a node may send ahead;
+    `message_max_bytes` is the largest frame in either direction.
     """
 
     gateway: str
     credit: int
+    message_max_bytes: int = FRAME_MAX_BYTES
     link: LinkSettings = LinkSettings()
 
 
@@ -94,7 +98,8 @@ class NodeLink:
     ) -> None:
         loop = asyncio.get_running_loop()
         end = GatewayEnd(settings.gateway, settings.link, loop.time())
-        self._pump = Pump(end, connection, self._deliver, PumpSettings(), loop.time)
+        limits = PumpSettings(message_max_bytes=settings.message_max_bytes)
+        self._pump = Pump(end, connection, self._deliver, limits, loop.time)
         self._credit = settings.credit
         self._listener = listener
         self._tickets: dict[StreamId, Ticket] = {}
@@ -114,18 +119,24 @@ class NodeLink:
         self._last_stream += 1
         stream = StreamId(self._last_stream)
         backend = self._backends.get(turn.request.model, "")
-        self._tickets[stream] = Ticket(dispatch.request, dispatch.attempt, turn, backend)
-        self._streams[dispatch.request, dispatch.attempt] = stream
-        self._pump.post(
-            Open(
-                stream=stream,
-                request_id=dispatch.request,
-                tenant=turn.terms.tenant,
-                request=turn.request,
-                credit=self._credit,
-                deadline_s=dispatch.deadline_s,
-            )
+        ticket = Ticket(dispatch.request, dispatch.attempt, turn, backend)
+        message = Open(
+            stream=stream,
+            request_id=dispatch.request,
+            tenant=turn.terms.tenant,
+            request=turn.request,
+            credit=self._credit,
+            deadline_s=dispatch.deadline_s,
         )
+        try:
+            self._pump.post(message)
+        except RoostError as error:
+            # Too large for a frame, say: this request's failure, and nobody else's.
+            self._listener.refused(ticket, Refused(stream, error.failure))
+            self._listener.released(ticket, Released(stream, "waiting"))
+            return
+        self._tickets[stream] = ticket
+        self._streams[dispatch.request, dispatch.attempt] = stream
 
     def credit(self, request: RequestId, attempt: int, messages: int) -> None:
         """Let the node send more of an attempt."""
