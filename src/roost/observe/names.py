@@ -60,6 +60,7 @@ METRICS: tuple[Metric, ...] = (
 )
 
 EVENTS: dict[str, str] = {
+    "connections_clamped": "The system allows fewer open files than connections_max needs.",
     "listening": "The listener is open; the address is in the line.",
     "stopping": "A signal asked for the end; running requests get the drain's grace.",
     "reload_refused": "HUP found a setting that is wrong; what was in force stays.",

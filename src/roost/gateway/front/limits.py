@@ -27,8 +27,10 @@ class FrontLimits(msgspec.Struct, frozen=True):
     `linger_s` is how long input is still discarded after a refusal, so that the client can read it.
     `send_buffer_bytes` is the kernel's share (SO_SNDBUF), `write_buffer_bytes` ours: beyond it the
     producer is told to wait. `pipelined` requests may wait behind the one being answered.
-    `bodies_max_bytes` bounds all request bodies of all connections together, from their first byte
-    until their reply is done. Deadlines are checked every `sweep_s`, their only error.
+    Of the connections over `connections_max` up to `refusals_max` are told so, the others are cut:
+    a refusal takes a descriptor until it is read. `bodies_max_bytes` bounds all request bodies of
+    all connections together, from their first byte until their reply is done. Deadlines are checked
+    every `sweep_s`, their only error.
     """
 
     head_s: float = 10.0
@@ -41,6 +43,7 @@ class FrontLimits(msgspec.Struct, frozen=True):
     body_max_bytes: int = 16 * 1024 * 1024
     bodies_max_bytes: int = 256 * 1024 * 1024
     connections_max: int = 4096
+    refusals_max: int = 64
     send_buffer_bytes: int = 65_536
     write_buffer_bytes: int = 32_768
     pipelined: int = 8

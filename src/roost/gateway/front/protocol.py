@@ -140,7 +140,11 @@ class FrontProtocol(HttpToolsProtocol):
         high = shared.limits.write_buffer_bytes
         transport.set_write_buffer_limits(high=high, low=high // 4)
         shared.connections.add(self)
-        if len(shared.connections) + len(shared.state.connections) > shared.limits.connections_max:
+        limits = shared.limits
+        over = len(shared.connections) + len(shared.state.connections) - limits.connections_max
+        if over > limits.refusals_max:
+            self._abort()
+        elif over > 0:
             self._discarding = True
             self._send_refusal(TOO_MANY_CONNECTIONS)
 

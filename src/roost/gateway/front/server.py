@@ -11,6 +11,7 @@ from email.utils import formatdate
 from roost.dialects.openai_errors import error_body as openai_error
 from roost.gateway.front.asgi import App
 from roost.gateway.front.defects import contained, report
+from roost.gateway.front.descriptors import fitted
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.protocol import FrontProtocol
 from roost.gateway.front.rendering import ErrorBody
@@ -53,9 +54,12 @@ class Front:
                 lambda: FrontProtocol(self._shared),
                 sock=sock,
                 ssl=tls,
-                backlog=listener.backlog,
+                # asyncio takes this also as how often it tries to accept in one go, and without
+                # descriptors it would fail, log and set a timer that many times, every second.
+                backlog=1,
                 ssl_handshake_timeout=self._shared.limits.head_s if tls else None,
             )
+            sock.listen(listener.backlog)
             self._servers.append(server)
         self._sweep()
 
@@ -168,6 +172,7 @@ async def open_front(
     `direct` routes are asked first, `app` gets what they leave.
     """
     tls = _tls(listener)
+    limits = fitted(limits)
     config = uvicorn_config(contained(app), limits)
     shared = Shared(app, limits, config, direct=direct, error_body=error_body)
     front = Front(shared, _bind(listener, limits), tls is not None)
