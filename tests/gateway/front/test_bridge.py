@@ -20,7 +20,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.blocked = False
+        self.blocked = self.ending = False
         self.broken: bool | None = None
         self.common = b""
         self.local = self.remote = "127.0.0.1"

@@ -136,6 +136,23 @@ async def test_a_known_failure_keeps_its_status(
     assert "internal_error" not in "".join(capsys.readouterr())
 
 
+async def test_close_waits_until_a_reply_is_sent() -> None:
+    """A reply that its client is still reading is not cut off by a close with a grace."""
+
+    def large(exchange: Exchange) -> None:
+        exchange.reply(200, JSON_BODY, b"x" * 3_000_000)
+
+    async with fronted(Faulty(on_handle=large)) as front:
+        client = await dial(front)
+        await client.send(GET)
+        assert (await client.head())[0] == 200
+        closing = asyncio.ensure_future(front.close(3))
+        await asyncio.sleep(0)
+        assert len(await client.reader.readexactly(3_000_000)) == 3_000_000
+        assert await closing
+        client.close()
+
+
 async def test_pipelined_requests_survive_a_defect() -> None:
     """A handler that fails costs its own request, not those behind it."""
     calls: list[str] = []

@@ -68,6 +68,18 @@ def test_pausing_stops_the_clock() -> None:
     assert receipt.deadline == inf
 
 
+def test_draining_shortens_idling_alone() -> None:
+    """An idle connection has a moment left; a request in progress keeps its deadline."""
+    receipt = Receipt(LIMITS, 0.0)
+    receipt.on_draining(1.0)
+    assert receipt.deadline == 3.0
+    receipt.on_draining(2.5)
+    assert receipt.deadline == 3.0
+    receipt.on_bytes(1, 2.9)
+    receipt.on_draining(3.0)
+    assert receipt.deadline == 12.9
+
+
 def test_stall_ages_the_oldest_byte() -> None:
     """A client that takes nothing is stuck after the write deadline."""
     stall = Stall(10.0)

@@ -58,6 +58,11 @@ class Connection(Protocol):
         """Whether the client does not read and the write buffer is full."""
         ...
 
+    @property
+    def ending(self) -> bool:
+        """Whether a reply that begins now is the last one of the connection."""
+        ...
+
     def put(self, data: bytes) -> None:
         """Write to the client."""
         ...
@@ -207,6 +212,7 @@ class Exchange:
             raise RuntimeError("a reply starts once")
         self.started = True
         self.status = status
+        self.keep_alive = self.keep_alive and not self._conn.ending
         lines = [*headers, *self.extra]
         bodiless = status in _BODILESS
         self._mute = self._mute or bodiless

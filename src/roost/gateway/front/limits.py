@@ -24,7 +24,8 @@ class FrontLimits(msgspec.Struct, frozen=True):
     most reverse proxies, for the side that closes last never loses a request to the other's close.
     `write_s` is how long the oldest unsent byte may wait for a client that does not read. Where a
     relay has such a deadline of its own, this one is larger, so that the relay decides.
-    `linger_s` is how long input is still discarded after a refusal, so that the client can read it.
+    `linger_s` is how long input is still discarded after a refusal, so that the client can read it,
+    and how long an idle connection stays open while we drain.
     `send_buffer_bytes` is the kernel's share (SO_SNDBUF), `write_buffer_bytes` ours: beyond it the
     producer is told to wait. `pipelined` requests may wait behind the one being answered.
     Of the connections over `connections_max` up to `refusals_max` are told so, the others are cut:

@@ -40,6 +40,9 @@ from roost.gateway.http1 import (
 TOO_MANY_CONNECTIONS = Failure(
     "overloaded", "Too many connections; try again soon.", retry_after_s=1
 )
+DRAINING = Failure(
+    "draining", "This instance is shutting down and takes no new requests.", retry_after_s=1
+)
 _HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
@@ -102,9 +105,19 @@ class FrontProtocol(HttpToolsProtocol):
         return self.client[0]
 
     @property
+    def ending(self) -> bool:
+        """Whether the next reply is the last: we drain, and nothing older waits behind it."""
+        return self.shared.draining and not self._waiting
+
+    @property
     def busy(self) -> bool:
         """Whether a request is being received or answered."""
         return not (self._active is None and self._receiving is None and not self._waiting)
+
+    @property
+    def unsent(self) -> bool:
+        """Whether a part of a reply waits here for the client to take it."""
+        return self.transport.get_write_buffer_size() > 0
 
     def put(self, data: bytes) -> None:
         """Write to the client."""
@@ -117,9 +130,11 @@ class FrontProtocol(HttpToolsProtocol):
             return
         self._active = None
         self.shared.changed.set()
-        if broken or not exchange.keep_alive or self.shared.draining:
+        if broken or not exchange.keep_alive:
             self._drop_waiting()
-            self._close_gently(unread=not exchange.complete)
+            # While we drain, a next request may be on its way here: a plain close would answer it
+            # with a reset, which can take the reply away from a client that has not read it yet.
+            self._close_gently(unread=self.shared.draining or not exchange.complete)
             return
         self._advance()
 
@@ -269,6 +284,9 @@ class FrontProtocol(HttpToolsProtocol):
         self._advance()
 
     def _match(self, exchange: Exchange) -> Handler | Failure | None:
+        if self.shared.draining:
+            exchange.keep_alive = False
+            return DRAINING
         direct = self.shared.direct
         try:
             return direct.match(exchange) if direct is not None else None
@@ -307,6 +325,8 @@ class FrontProtocol(HttpToolsProtocol):
             self._send_refusal(self._refused)
         elif self._receiving is None and self._receipt.phase is Phase.BUSY:
             self._receipt.on_idle(self.loop.time())
+            if self.shared.draining:
+                self._receipt.on_draining(self.loop.time())
 
     def _pause_reading_if_far_ahead(self) -> None:
         """Bound what is read ahead; only then a client that leaves goes unnoticed for a while."""
@@ -403,9 +423,11 @@ class FrontProtocol(HttpToolsProtocol):
             self._refuse(Failure("request_timeout", f"The {what} of the request came too slowly."))
 
     def shutdown(self) -> None:
-        """Close now if nothing is going on, else after the reply."""
-        if not self.busy:
-            self.transport.close()
+        """Close soon if nothing is going on, else after the reply.
+
+        Not at once: a request that is on its way to an idle connection is told that we drain.
+        """
+        self._receipt.on_draining(self.loop.time())
 
     # Upgrades.
 
@@ -414,7 +436,10 @@ class FrontProtocol(HttpToolsProtocol):
         if head is None:
             return
         if self._wants_websocket(head) and not self.busy:
-            self._to_websocket(head, rest)
+            if self.shared.draining:
+                self._refuse(DRAINING)
+            else:
+                self._to_websocket(head, rest)
             return
         # Any other upgrade may be ignored; the parser has skipped the body, so it is shown the head
         # again without the offer.

@@ -47,6 +47,11 @@ class Receipt:
         """Everything is answered."""
         self._enter(Phase.IDLE, now + self._limits.idle_s)
 
+    def on_draining(self, now: float) -> None:
+        """Nothing new is wanted: who idles gets a moment for a request that is on its way."""
+        if self.phase is Phase.IDLE:
+            self.deadline = min(self.deadline, now + self._limits.linger_s)
+
     def on_linger(self, now: float) -> None:
         """The connection ends; only its last bytes are awaited."""
         self._enter(Phase.LINGER, now + self._limits.linger_s)

@@ -43,8 +43,8 @@ class Front:
 
     @property
     def busy(self) -> int:
-        """How many connections have a request in progress."""
-        return sum(c.busy for c in self._shared.connections)
+        """How many connections have a request in progress, or a reply that is not sent yet."""
+        return sum(c.busy or c.unsent for c in self._shared.connections)
 
     async def open(self, listener: Listener, tls: ssl.SSLContext | None) -> None:
         """Accept clients on the bound sockets."""
@@ -64,7 +64,7 @@ class Front:
         self._sweep()
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets; what is connected goes on, one last request each."""
+        """Close the listening sockets; what runs ends, what still comes is told to go away."""
         self._shared.draining = True
         for server in self._servers:
             server.close()
@@ -111,6 +111,8 @@ class Front:
         loop, shared = asyncio.get_running_loop(), self._shared
         # Armed first: no defect below may end the deadlines of all.
         self._timer = loop.call_later(shared.limits.sweep_s, self._sweep)
+        if shared.draining:
+            shared.changed.set()  # no callback says that a transport has sent everything
         shared.common = b"date: %b\r\n" % formatdate(usegmt=True).encode()
         now = loop.time()
         for connection in list(shared.connections):
