@@ -74,6 +74,9 @@ def test_a_key_is_shown_once_and_revoked(home: str, capsys: Capture) -> None:
     assert main.run(["keys", "revoke", made["id"], "--home", home]) == 0
     assert store.check(made["key"]) is None
     assert main.run(["keys", "revoke", made["id"], "--home", home]) == 1
+    assert main.run(["keys", "add", "other", "--home", home]) == 0
+    assert main.run(["keys", "revoke", "other", "--home", home]) == 0
+    assert store.list() == ()
     assert store.any_keys()
     assert main.run(["keys", "forget", "--home", home]) == 0
     assert not store.any_keys()

@@ -252,3 +252,13 @@ def test_the_fleet_is_shown_to_people_and_scripts(trio: Trio, start: Start) -> N
     nowhere = start("fleet", "--url", "http://127.0.0.1:9")
     assert nowhere.ends() == 1
     assert "Traceback" not in nowhere.output
+
+
+def test_a_gateway_that_stops_with_nodes_joined_says_nothing_odd(trio: Trio) -> None:
+    """No traceback, exit code 0; the nodes go on looking for it."""
+    trio.gateway.signal(signal.SIGTERM)
+    assert trio.gateway.ends() == 0
+    assert "Traceback" not in trio.gateway.output
+    for node in trio.nodes.values():
+        node.wait_for("link_down")
+        assert "Traceback" not in node.output

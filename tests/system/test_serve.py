@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from openai import APIError, BadRequestError, NotFoundError, OpenAI
 
+from tests.store.gguf_writer import Typed, tiny
 from tests.system.conftest import MODEL, Start
-from tests.system.processes import Roost, fetch, gone
+from tests.system.processes import Roost, fetch, gone, wait
 
 Client = Callable[[str], OpenAI]
 SCRIPTED = ("serve", "--port", "0", "--backend", "scripted", "--ctx", "32768")
@@ -235,3 +237,61 @@ def test_flags_of_the_other_mode_are_refused(start: Start) -> None:
         gateway = start("gateway", "--port", "0", *arguments)
         assert gateway.ends() == 2
         assert "no effect" in gateway.output
+
+
+LINK = ("--link-dead-s", "2.4", "--link-stale-s", "1.2", "--link-suspect-s", "0.6")
+
+
+def test_a_stopped_process_serves_again_when_it_continues(start: Start, openai: Client) -> None:
+    """SIGSTOP for longer than a link's death, as a debugger or a suspended machine does it."""
+    roost = start(*SCRIPTED, *LINK, "--link-ping-s", "0.2")
+    client = openai(roost.url())
+
+    def ask() -> str | None:
+        reply = client.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": "there?"}]
+        )
+        return reply.choices[0].message.content
+
+    assert ask() == "there?"
+    for _ in range(2):
+        roost.signal(signal.SIGSTOP)
+        time.sleep(3)
+        roost.signal(signal.SIGCONT)
+        assert ask() == "there?"
+    assert "link_down" not in roost.output
+
+
+def test_models_come_and_go_while_it_serves(
+    start: Start, openai: Client, home: Path, tmp_path: Path
+) -> None:
+    """`roost pull` and `roost models rm` in another terminal are seen within the time of a look."""
+    client = openai(start(*SCRIPTED, "--models-poll-s", "0.1").url())
+
+    def listed() -> set[str]:
+        return {model.id for model in client.models.list()}
+
+    wait(lambda: listed() == {MODEL}, "the first model is listed")
+    source = tmp_path / "another.gguf"
+    source.write_bytes(tiny(**{"general.name": Typed("str", "another")}))
+    assert start("pull", f"file:{source}").ends() == 0
+    wait(lambda: listed() == {MODEL, "another"}, "the new model is listed")
+    reply = client.chat.completions.create(
+        model="another", messages=[{"role": "user", "content": "hello"}]
+    )
+    assert reply.choices[0].message.content == "hello"
+    stream = client.chat.completions.create(
+        model="another",
+        messages=[{"role": "user", "content": script(pieces=["tick "] * 30, delay_ms=40)}],
+        stream=True,
+    )
+    chunks = iter(stream)
+    next(chunks)
+    assert start("models", "rm", "another").ends() == 0
+    wait(lambda: listed() == {MODEL}, "the removed model is listed no more")
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text.count("tick") == 30
+    with pytest.raises(NotFoundError):
+        client.chat.completions.create(
+            model="another", messages=[{"role": "user", "content": "hello"}]
+        )

@@ -76,28 +76,30 @@ def _targets(urls: list[str], keys: list[str]) -> tuple[Target, ...]:
 
 async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     from roost.cli.access import by_keys, by_tokens
-    from roost.cli.gateway_parts import gateway_settings
+    from roost.cli.gateway_parts import gateway_settings, said_where
     from roost.gateway.assemble import open_gateway
 
     lifetime.listen()
     stores = open_to_listen(settings)
-    gateway = await open_gateway(
-        gateway_settings(settings), by_keys(stores.keys, settings.host), by_tokens(stores.tokens)
-    )
+    authorise = by_keys(stores.keys, settings.host)
+    with said_where(settings):
+        gateway = await open_gateway(
+            gateway_settings(settings), authorise, by_tokens(stores.tokens)
+        )
     said = "nodes join with: roost node --join URL --token T"
     return await _live(settings, stores, gateway, lifetime, said)
 
 
 async def _upstream(settings: Settings, targets: tuple[Target, ...], lifetime: Lifetime) -> int:
     from roost.cli.access import by_keys
-    from roost.cli.gateway_parts import upstream_settings
+    from roost.cli.gateway_parts import said_where, upstream_settings
     from roost.gateway.upstream.gateway import open_upstream_gateway
 
     lifetime.listen()
     stores = open_to_listen(settings)
-    gateway = await open_upstream_gateway(
-        upstream_settings(settings, targets), by_keys(stores.keys, settings.host)
-    )
+    authorise = by_keys(stores.keys, settings.host)
+    with said_where(settings):
+        gateway = await open_upstream_gateway(upstream_settings(settings, targets), authorise)
     return await _live(settings, stores, gateway, lifetime, f"in front of {len(targets)} servers")
 
 

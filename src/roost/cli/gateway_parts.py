@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from roost.errors import fail
@@ -83,6 +87,23 @@ def check_exposure(settings: Settings, *, keys_exist: bool) -> None:
         "--insecure-http; keys and prompts can be read on the way",
         file=sys.stderr,
     )
+
+
+@contextmanager
+def said_where(settings: Settings) -> Iterator[None]:
+    """Turn what keeps a listener from opening into a sentence with the flags to change."""
+    try:
+        yield
+    except ssl.SSLError:
+        message = "--tls-cert and --tls-key: these files are no certificate and its key in PEM."
+        raise fail("bad_request", message) from None
+    except FileNotFoundError:
+        message = "--tls-cert or --tls-key names a file that does not exist."
+        raise fail("bad_request", message) from None
+    except OSError as error:
+        where = f"--host {settings.host} --port {settings.port}"
+        why = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise fail("storage_error", f"{where}: cannot listen there ({why}).") from None
 
 
 def listener(settings: Settings) -> Listener:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from roost.cli import options
 
 if TYPE_CHECKING:
-    from roost.store.keys import NewKey
+    from roost.store.keys import KeyStore, NewKey
 
 DESCRIPTION = """\
 add NAME: make a key and show it once. list: the valid keys, without them. revoke ID: end one.
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     """Run one subcommand."""
     parser = options.parser("keys", DESCRIPTION)
     parser.add_argument("action", choices=("add", "list", "revoke", "forget"))
-    parser.add_argument("name", nargs="?", help="a name for add, an id for revoke")
+    parser.add_argument("name", nargs="?", help="a name for add, an id or a name for revoke")
     parser.add_argument("--role", default="user", help="user or admin (default: user)")
     parser.add_argument("--tenant", help="who pays; keys of one tenant share quota and cache")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
     store = KeyStore(Database.open(options.open_home(options.load(parsed).settings)))
     if parsed.action == "revoke":
-        return options.report_revoked("key", parsed.name, found=store.revoke(parsed.name))
+        return options.report_revoked("key", parsed.name, found=_revoke(store, parsed.name))
     if parsed.action == "list":
         options.print_records(store.list(), as_json=parsed.json)
     elif parsed.action == "forget":
@@ -40,6 +40,12 @@ def main(arguments: list[str]) -> int:
     else:
         _show(store.add(parsed.name, parsed.role, parsed.tenant), as_json=parsed.json)
     return 0
+
+
+def _revoke(store: KeyStore, name: str) -> bool:
+    """Revoke by id, or by name where only one key has it."""
+    named = [record.id for record in store.list() if record.name == name]
+    return store.revoke(name) or (len(named) == 1 and store.revoke(named[0]))
 
 
 def _show(made: NewKey, *, as_json: bool) -> None:

@@ -82,13 +82,19 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
+        # asyncio words it well, address included; a bare number would help nobody.
         print(f"roost {verb}: {error.strerror or type(error).__name__}", file=sys.stderr)
         return 1
 
 
 def main() -> None:
     """Entry point of the `roost` command."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    import signal
+
+    # The work is done and told: one more Ctrl-C must not turn its exit code into a signal.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

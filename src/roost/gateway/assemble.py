@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -103,8 +105,10 @@ class Gateway:
             await send({"type": "websocket.close", "code": 1000})
             return
         connection = SocketConnection(receive, send, self._settings.link.message_max_bytes)
-        await connection.accept()
-        await self._serve_link(connection)
+        # The front cancels what is left when it closes; whoever ran this has nothing to add then.
+        with suppress(asyncio.CancelledError):
+            await connection.accept()
+            await self._serve_link(connection)
 
     async def _serve_link(self, connection: GatewayConnection) -> None:
         link = NodeLink(connection, self._settings.link, self.mind)
