@@ -150,7 +150,15 @@ class Node:
         return self.fresh()
 
     def tick(self, seconds: float = 0.0) -> list[Effect]:
-        """Time passes."""
+        """Time passes while the node is awake: there is a tick at least every second."""
+        until = self.now + seconds
+        while self.now < until - 1.0:
+            self.now += 1.0
+            self.take(self.agent.on_tick(self.now))
+        return self.sleep(until - self.now)
+
+    def sleep(self, seconds: float) -> list[Effect]:
+        """Time passes without a tick, then there is one."""
         self.now += seconds
         self.take(self.agent.on_tick(self.now))
         return self.fresh()

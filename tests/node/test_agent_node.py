@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from roost.backends.base import SlotUse
@@ -10,7 +11,7 @@ from roost.core.ids import RuntimeId, StreamId
 from roost.core.snapshots import SlotView
 from roost.errors import Failure
 from roost.node.agent import Agent, AgentStatistics
-from roost.node.effects import Stop, Unload
+from roost.node.effects import Load, Prepare, Stop, Unload
 from roost.node.settings import AgentSettings
 from roost.wire.messages import Phase, Released
 from tests.node.kit import (
@@ -25,6 +26,7 @@ from tests.node.kit import (
     key,
     offer,
     reason_of,
+    request,
     sent,
 )
 
@@ -110,6 +112,36 @@ def test_a_model_removed_while_it_loads_is_not_kept() -> None:
     assert node.closed(1)[-1] == Unload(FIRST)
     node.gone()
     assert node.is_at_rest()
+
+
+def test_another_model_under_the_same_name_gets_a_runtime_of_its_own() -> None:
+    """What runs is finished on the old one, what waits goes to the new one, also while loading."""
+    node = Node(msgspec.structs.replace(SETTINGS, max_in_flight=4), offer(MODEL, 1))
+    node.run(1)
+    node.open(2)
+    node.prepared(2)
+    node.take(node.agent.on_models([offer(MODEL, 2)], node.now))
+    node.event(1, *ANSWER)
+    assert node.closed(1)[-1] == Unload(FIRST)
+    assert node.gone() == [Load(MODEL, RuntimeId("m#2"))]
+    node.take(node.agent.on_models([offer(MODEL, 3)], node.now))
+    node.loaded("m#2")
+    assert node.closed(2)[-1] == Unload(RuntimeId("m#2"))
+    assert node.gone("m#2") == []
+    assert reason_of(node.said(2)[-2]) == "runtime_died"
+    node.open(3)
+    node.take(node.agent.on_models([offer(MODEL, 3)], node.now))
+    assert node.loaded("m#3")[-1] == Prepare(key(3), RuntimeId("m#3"), request())
+
+
+def test_reports_name_the_backend_of_each_model() -> None:
+    """One node may run models by several backends."""
+    other = msgspec.structs.replace(offer(OTHER), backend="another")
+    node = Node(SETTINGS, offer(), other)
+    node.open(1)
+    node.open(2, model=OTHER)
+    views = {view.model: view.backend for view in node.agent.status().runtimes}
+    assert views == {MODEL: "tiny", OTHER: "another"}
 
 
 # Reports.

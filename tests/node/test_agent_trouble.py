@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from roost.backends.base import SlotUse
-from roost.core.events import Delta, Failed, Usage
+from roost.core.events import Delta, Failed, PrefillProgress, Usage
 from roost.core.ids import RuntimeId, StreamId
 from roost.errors import Failure
 from roost.node.effects import Load, Pause, Stop, Unload
+from roost.node.pace import PaceSettings
 from roost.wire.messages import Phase, Refused, Released
 from tests.node.kit import (
     ANSWER,
@@ -25,12 +27,13 @@ from tests.node.kit import (
     sent,
 )
 
+QUICK = PaceSettings(stall_s=5.0, stall_floor_s=1.0)
 DIED = Failure("runtime_died", "the process ended")
 DIED_HERE = Failure("runtime_died", "the runtime that served the request ended unexpectedly")
 
 
-def test_death_fails_what_runs_and_refuses_what_has_not_begun() -> None:
-    """Who has heard something gets an error event; who has not may be tried elsewhere."""
+def test_death_fails_what_runs_and_puts_back_what_has_not_begun() -> None:
+    """Who has heard something gets an error event, who ran may be tried elsewhere, others wait."""
     node = Node(msgspec.structs.replace(SETTINGS, max_in_flight=4))
     node.run(1)
     node.event(1, STARTED, Delta("a"))
@@ -43,20 +46,75 @@ def test_death_fails_what_runs_and_refuses_what_has_not_begun() -> None:
     failed = node.events(1)[-1]
     assert isinstance(failed, Failed)
     assert failed.failure.reason == "runtime_died"
-    for stream in (2, 3, 4):
-        refused = node.said(stream)[0]
-        assert isinstance(refused, Refused)
-        assert (refused.failure.reason, refused.failure.retryable) == ("runtime_died", True)
+    refused = node.said(2)[0]
+    assert isinstance(refused, Refused)
+    assert (refused.failure.reason, refused.failure.retryable) == ("runtime_died", True)
+    assert [e for e in node.all if isinstance(e, Load)][1:] == [Load(MODEL, RuntimeId("m#2"))]
+    assert node.said(3) == [Phase(StreamId(3), "loading")]
     for stream in (1, 2, 4):
         node.closed(stream, DIED)
+    assert node.said(4) == [Phase(StreamId(4), "loading")]
+    assert prepares(node.loaded("m#2")) == [key(3), key(4)]
+    for stream in (3, 4):
+        node.prepared(stream)
+        node.event(stream, *ANSWER)
+        node.closed(stream)
     assert node.is_at_rest()
     assert [m for m in node.said() if isinstance(m, Released)] == [
-        Released(StreamId(3), "waiting"),
         Released(StreamId(1), "decode"),
         Released(StreamId(2), "prefill"),
-        Released(StreamId(4), "waiting"),
+        Released(StreamId(3), "done"),
+        Released(StreamId(4), "done"),
     ]
-    assert node.open(5)[0] == Load(MODEL, RuntimeId("m#2"))
+
+
+@pytest.mark.parametrize("phase", ["preparing", "seating"])
+def test_a_request_is_put_back_once(phase: str) -> None:
+    """What two runtimes did not survive may be its own doing: it is refused, and goes elsewhere."""
+    node = Node(msgspec.structs.replace(SETTINGS, max_in_flight=3), offer(MODEL, 1))
+    node.run(1)
+    node.open(2)
+    if phase == "seating":
+        node.prepared(2)
+    node.gone()
+    node.closed(1)
+    node.closed(2)
+    node.open(3)
+    assert prepares(node.loaded("m#2")) == [key(2), key(3)]
+    node.prepared(3)
+    if phase == "seating":
+        node.prepared(2)
+    node.gone("m#2")
+    node.closed(3)
+    node.closed(2)
+    assert [type(m) for m in node.said(2)][-2:] == [Refused, Released]
+    assert node.is_at_rest()
+
+
+def test_a_preparation_that_finds_its_runtime_dead_is_put_back() -> None:
+    """Its own report of the death comes first: it waits for the next runtime."""
+    node = Node()
+    node.open(1)
+    node.loaded()
+    node.take(node.agent.on_prepare_failed(key(1), DIED, node.now))
+    assert node.fresh() == [Unload(FIRST), *sent(Phase(StreamId(1), "loading"))]
+    assert node.gone() == [Load(MODEL, RuntimeId("m#2"))]
+    assert prepares(node.loaded("m#2")) == [key(1)]
+    node.take(node.agent.on_prepare_failed(key(1), DIED, node.now))
+    assert reason_of(node.said(1)[-2]) == "runtime_died"
+    node.gone("m#2")
+    assert node.is_at_rest()
+
+
+def test_who_leaves_while_being_put_back_is_stopped_once() -> None:
+    """The stop that put it back is the one that is answered; then it is released."""
+    node = Node()
+    node.open(1)
+    node.loaded()
+    node.gone()
+    assert node.cancel(1) == []
+    assert node.closed(1) == sent(Released(StreamId(1), "waiting", 0.0))
+    assert node.is_at_rest()
 
 
 def test_the_streams_own_report_of_death_is_passed_on_once() -> None:
@@ -88,10 +146,10 @@ def test_nothing_is_sent_to_a_dead_runtime_while_its_end_is_not_reported() -> No
     node.open(1)
     node.loaded()
     node.take(node.agent.on_prepare_failed(key(1), DIED, node.now))
-    assert node.fresh()[-1] == Unload(FIRST)
+    assert Unload(FIRST) in node.fresh()
     assert node.open(2) == sent(Phase(StreamId(2), "loading"))
     assert node.gone() == [Load(MODEL, RuntimeId("m#2"))]
-    assert prepares(node.loaded("m#2")) == [key(2)]
+    assert prepares(node.loaded("m#2")) == [key(1), key(2)]
 
 
 def test_a_stream_that_ends_without_a_result_has_failed() -> None:
@@ -134,7 +192,7 @@ def test_a_slot_that_cannot_be_freed_costs_the_runtime_but_no_neighbour() -> Non
 
 
 def test_a_runtime_being_replaced_starts_nothing() -> None:
-    """Who was preparing on it is refused, to be tried elsewhere, and nobody is left behind."""
+    """Who was preparing on it waits for the next one, and nobody is left behind."""
     node = Node(msgspec.structs.replace(SETTINGS, max_in_flight=3), offer(MODEL, 1))
     node.run(1)
     node.open(2)
@@ -143,13 +201,15 @@ def test_a_runtime_being_replaced_starts_nothing() -> None:
     node.cancel(1)
     effects = node.closed(1, Failure("runtime_error", "not released in time"))
     assert [e.key for e in effects if isinstance(e, Stop)] == [key(3)]
-    assert [reason_of(node.said(s)[0]) for s in (2, 3)] == ["runtime_died"] * 2
-    assert node.closed(3)[-1] == Unload(FIRST)
+    assert node.said(2) == [Phase(StreamId(2), "loading")]
+    assert node.closed(3) == [*sent(Phase(StreamId(3), "loading")), Unload(FIRST)]
+    assert node.gone() == [Load(MODEL, RuntimeId("m#2"))]
+    assert prepares(node.loaded("m#2")) == [key(2), key(3)]
 
 
 def test_a_runtime_that_makes_no_progress_is_replaced() -> None:
     """Silence of everybody for `stall_s` while work runs ends the runtime and its streams."""
-    node = Node(msgspec.structs.replace(SETTINGS, stall_s=5.0))
+    node = Node(msgspec.structs.replace(SETTINGS, pace=QUICK))
     node.run(1)
     node.run(2)
     node.event(1, STARTED)
@@ -172,9 +232,82 @@ def test_a_runtime_that_makes_no_progress_is_replaced() -> None:
     assert node.is_at_rest()
 
 
+def test_a_slow_runtime_is_given_the_time_it_needs() -> None:
+    """Four times the slowest step that it has shown, once it has shown enough of them."""
+    node = Node(msgspec.structs.replace(SETTINGS, pace=QUICK))
+    node.run(1)
+    node.event(1, STARTED)
+    for done in range(1, 10):
+        node.tick(4.0)
+        node.event(1, PrefillProgress(done, 10))
+    assert node.tick(15.9) == []
+    assert isinstance(node.tick(0.2)[-1], Unload)
+    assert node.agent.statistics().stalls == 1
+
+
+def test_a_quick_runtime_is_found_out_early() -> None:
+    """Prefill and decode have each their own pace, and a new prefill is not judged by decoding."""
+    node = Node(msgspec.structs.replace(SETTINGS, pace=QUICK))
+    node.run(1)
+    node.event(1, STARTED)
+    for _ in range(12):
+        node.tick(0.05)
+        node.event(1, Delta("a"))
+    node.run(2)
+    assert node.tick(4.0) == []
+    node.cancel(2)
+    node.closed(2)
+    node.event(1, Delta("a"))
+    assert node.tick(0.9) == []
+    assert isinstance(node.tick(0.2)[-1], Unload)
+
+
+def test_a_preparation_that_hangs_costs_the_runtime_and_not_the_request() -> None:
+    """The tokeniser is the runtime's: if that hangs, the next runtime prepares the request."""
+    node = Node(msgspec.structs.replace(SETTINGS, pace=QUICK))
+    node.open(1)
+    node.loaded()
+    node.tick(60.0)
+    node.closed(1)
+    node.gone()
+    assert node.agent.statistics().stalls == 1
+    assert prepares(node.loaded("m#2")) == [key(1)]
+
+
+def test_the_nodes_own_sleep_is_no_stall_of_its_runtimes() -> None:
+    """After a pause of the whole process the runtime has its time again, and no more than that."""
+    node = Node(msgspec.structs.replace(SETTINGS, pace=QUICK))
+    node.run(1)
+    node.event(1, STARTED)
+    node.sleep(600.0)
+    assert node.agent.statistics().stalls == 0
+    node.tick(4.9)
+    assert node.agent.statistics().stalls == 0
+    node.tick(0.2)
+    assert node.agent.statistics().stalls == 1
+
+
+def test_the_time_of_a_pause_is_not_counted() -> None:
+    """When the reader is back, or has gone, the silence begins anew."""
+    node = Node(msgspec.structs.replace(SETTINGS, pace=QUICK, outbox_events_max=2))
+    node.run(1, credit=1)
+    node.run(2)
+    node.event(1, STARTED, Delta("a"), Delta("b"))
+    node.tick(60.0)
+    node.credit(1, 1)
+    node.tick(4.0)
+    node.event(1, Delta("c"), Delta("d"), Delta("e"))
+    node.tick(60.0)
+    node.cancel(1)
+    node.tick(4.0)
+    assert node.agent.statistics().stalls == 0
+    node.tick(1.1)
+    assert node.agent.statistics().stalls == 1
+
+
 def test_silence_is_no_stall_without_work_or_behind_a_pause() -> None:
     """An idle runtime may be silent, and so may one whose stream was told to pause."""
-    node = Node(msgspec.structs.replace(SETTINGS, stall_s=5.0, outbox_events_max=2))
+    node = Node(msgspec.structs.replace(SETTINGS, pace=QUICK, outbox_events_max=2))
     node.serve(1)
     node.tick(60.0)
     node.run(2, credit=1)

@@ -10,6 +10,7 @@ from roost.backends.base import Runtime, StartSettings
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.model import Capabilities, Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
+from roost.errors import RoostError, fail
 from roost.node.shelf import Shelf, ShelfSettings
 from tests.node.tiny import TinyRuntime
 
@@ -64,8 +65,36 @@ def test_the_context_is_at_most_the_models_own(wanted: int, own: int, ctx: int) 
     """What is asked for, but never more than the model was trained for; 0 takes all of that."""
     (offer,) = _shelf(Recording(), _manifest(ctx_train=own), ctx=wanted).offers()
     assert offer == ModelOffer(
-        ModelId("m"), slots=3, ctx=ctx, created_unix_s=5, size_bytes=7, has_chat=True
+        ModelId("m"),
+        slots=3,
+        ctx=ctx,
+        created_unix_s=5,
+        size_bytes=7,
+        has_chat=True,
+        backend="tiny",
     )
+
+
+async def test_models_come_and_go() -> None:
+    """After an update the new model starts, and the old one fails to load with a reason."""
+    shelf = _shelf(Recording(), _manifest("old"))
+    assert [offer.model for offer in shelf.update([_manifest("new")])] == ["new"]
+    runtime = await shelf.start(ModelId("new"), RuntimeId("new#1"), lambda _part: None)
+    assert runtime.key.model == "new"
+    with pytest.raises(RoostError) as caught:
+        await shelf.start(ModelId("old"), RuntimeId("old#2"), lambda _part: None)
+    assert caught.value.failure.reason == "load_failed"
+
+
+def test_a_model_that_no_backend_runs_is_still_offered() -> None:
+    """Asked for, it says why it does not load; that beats pretending that it is not there."""
+
+    def none_for(_model: Manifest) -> Recording:
+        raise fail("load_failed", "No backend serves this.")
+
+    start = StartSettings(workdir="", log_path="")
+    shelf = Shelf([_manifest()], none_for, ShelfSettings(RuntimeOptions(), "/run", "/logs", start))
+    assert [offer.backend for offer in shelf.offers()] == [""]
 
 
 async def test_a_runtime_starts_with_its_own_key_and_files() -> None:

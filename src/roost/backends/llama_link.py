@@ -16,7 +16,9 @@ from roost.errors import Failure, RoostError
 
 T = TypeVar("T")
 
-CALL_TIMEOUT_S = 30.0
+CALL_TIMEOUT_S = 60.0
+"""Longer than a node waits before it calls a silent runtime hung: that rule decides, not this."""
+
 DEATH_NOTICE_S = 0.5
 """A connection breaks before the kernel tells that the process has ended: wait so long for that."""
 

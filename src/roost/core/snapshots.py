@@ -39,7 +39,8 @@ class RuntimeView(msgspec.Struct, frozen=True):
 class ModelOffer(msgspec.Struct, frozen=True):
     """A model this node could serve: `slots` and `ctx` tokens per slot once its runtime runs.
 
-    `usable` is False after a load that failed and has not succeeded since.
+    `usable` is False after a load that failed and has not succeeded since. `backend` is the name of
+    the one that runs it, "" where nobody knows.
     """
 
     model: ModelId
@@ -49,6 +50,8 @@ class ModelOffer(msgspec.Struct, frozen=True):
     created_unix_s: int = 0
     size_bytes: int = 0
     has_chat: bool = True
+    max_token_bytes: int = 0
+    backend: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

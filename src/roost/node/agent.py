@@ -33,7 +33,7 @@ from roost.node.effects import Effect, StreamKey
 from roost.node.reporter import Reporter
 from roost.node.residency import Residence
 from roost.node.settings import AgentSettings
-from roost.node.workshop import Workshop
+from roost.node.workshop import Workshop, no_model
 from roost.wire.messages import Cancel, Credit, Open, Status
 
 DRAINING = Failure("draining", "the node is shutting down")
@@ -68,6 +68,7 @@ class Agent:
         self._desk = Desk(self._outgoing, settings.outbox_events_max)
         self._workshop = Workshop(settings, self._desk, self._outgoing)
         self._workshop.offers = {offer.model: offer for offer in offers}
+        self._lived_at: float | None = None
         self._reporter = Reporter(settings.report)
         self._draining = False
         self._rss_bytes: int | None = None
@@ -100,8 +101,7 @@ class Agent:
             case Open():
                 return self._open(key, message, now)
             case Credit() if stream is not None:
-                self._desk.flow(stream, stream.outbox.on_credit(message.messages))
-                self._desk.settle(stream, now)
+                self._workshop.on_credit(stream, message.messages, now)
             case Cancel() if stream is not None:
                 self._workshop.cancel(stream, now)
                 return self._finish_changed(now)
@@ -182,8 +182,7 @@ class Agent:
 
     def on_models(self, offers: Iterable[ModelOffer], now: float) -> list[Effect]:
         """These models are installed now."""
-        self._workshop.offers = {offer.model: offer for offer in offers}
-        self._workshop.drop_models(now)
+        self._workshop.offer(offers, now)
         return self._finish_changed(now)
 
     def on_telemetry(
@@ -195,6 +194,7 @@ class Agent:
 
     def on_tick(self, now: float) -> list[Effect]:
         """Time has passed: deadlines, hung runtimes, reports."""
+        self._notice_own_sleep(now)
         for stream in self._desk:
             if stream.is_overdue(now):
                 self._workshop.end(stream, TOO_LATE, now)
@@ -258,7 +258,7 @@ class Agent:
         model = message.request.model
         offer = self._workshop.offers.get(model)
         if offer is None:
-            return Failure("model_not_found", f"the node has no model named {model!r}")
+            return no_model(model)
         if message.deadline_s is not None and message.deadline_s <= 0:
             return TOO_LATE
         limit = self._settings.max_in_flight
@@ -276,7 +276,7 @@ class Agent:
         offer = self._workshop.offers.get(residence.model)
         return RuntimeView(
             model=residence.model,
-            backend=self._settings.backend,
+            backend=(offer.backend if offer else "") or self._settings.backend,
             state=residence.state,
             runtime=residence.runtime,
             slots=floor.slots.views() if floor else (),
@@ -289,7 +289,19 @@ class Agent:
         self._reporter.on_change()
         return self._finish(now)
 
+    def _notice_own_sleep(self, now: float) -> None:
+        """Forgive runtimes what was this node's own silence.
+
+        With a link there is a report or a tick at least every `report.max_s`, and without one
+        nothing runs. So a longer pause means that this process did not run.
+        """
+        pause_s = 0.0 if self._lived_at is None else now - self._lived_at
+        self._lived_at = now
+        if pause_s > self._settings.report.max_s + self._settings.awake_s:
+            self._workshop.forgive_own_sleep(pause_s, now)
+
     def _finish(self, now: float) -> list[Effect]:
+        self._notice_own_sleep(now)
         due = self._reporter.due(now)
         if due:
             status = self.status()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 
 from roost.backends.base import SlotUse
+from roost.core.events import Delta, PrefillProgress, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
 from roost.node.effects import StreamKey
+from roost.node.pace import Pace, PaceSettings
 from roost.node.slots import Slots
 from roost.node.stream import Stream
 
@@ -18,17 +20,30 @@ class Floor:
     that they have left; the agent's limit on streams in flight bounds them.
     """
 
-    def __init__(self, runtime: RuntimeId, model: ModelId, slots: int, now: float) -> None:
+    def __init__(
+        self, runtime: RuntimeId, model: ModelId, slots: int, pace: PaceSettings, now: float
+    ) -> None:
         self.runtime = runtime
         self.model = model
         self.slots = Slots(slots)
         self.streams: dict[StreamKey, Stream] = {}
         self.is_retiring = False
         self._queue: deque[Stream] = deque()
+        self._pace = Pace(pace)
+        self._settings = pace
         self._moved_at = now
+        # Whether the step that is under way has, or had, anything of a prompt in it.
+        self._has_prefill = False
 
-    def enqueue(self, stream: Stream) -> None:
+    def admit(self, stream: Stream, now: float) -> None:
+        """This stream is being prepared, which the runtime's tokeniser has a part in."""
+        if not self._owes():
+            self._moved_at = now
+        self.streams[stream.key] = stream
+
+    def enqueue(self, stream: Stream, now: float) -> None:
         """This stream is prepared and needs a slot."""
+        self._moved_at = now
         self._queue.append(stream)
 
     def next_seated(self, now: float) -> Stream | None:
@@ -42,37 +57,78 @@ class Floor:
             return None
         self._queue.popleft()
         stream.seat(use)
+        self._has_prefill = True
         self._moved_at = now
         return stream
 
-    def on_event(self, stream: Stream, now: float) -> None:
+    def on_event(self, stream: Stream, event: StreamEvent, now: float) -> None:
         """A stream produced something: the runtime lives, and the slot's content grew."""
         assert stream.use is not None, "only who holds a slot produces anything"
+        self._learn(stream, event, now - self._moved_at)
         self._moved_at = now
+        self._has_prefill = any(s.stage == "prefill" for s in self.streams.values())
         self.slots.note(stream.use.slot, stream.held)
 
-    def on_stop(self, stream: Stream) -> None:
+    def on_resume(self, now: float) -> None:
+        """A stream that was paused is read again, or has gone: the silence begins only here."""
+        self._moved_at = now
+
+    def on_slept(self, slept_s: float, now: float) -> None:
+        """The node itself did not run for so long, and could not have heard anything."""
+        self._moved_at = min(now, self._moved_at + slept_s)
+
+    def on_stop(self, stream: Stream, now: float) -> None:
         """A stream quits: out of the line, or its slot is not free before it has left."""
+        if stream.outbox.paused:
+            self.on_resume(now)
         if stream in self._queue:
             self._queue.remove(stream)
             del self.streams[stream.key]
         elif stream.use is not None and stream.phase == "running":
             self.slots.stop(stream.use.slot)
 
-    def on_closed(self, stream: Stream, *, is_stuck: bool) -> None:
+    def on_closed(self, stream: Stream, now: float, *, is_stuck: bool) -> None:
         """A stream has left. A stuck slot is never used again; its runtime is about to go."""
         del self.streams[stream.key]
         use: SlotUse | None = stream.use
-        if use is not None and not is_stuck:
+        if use is None:
+            # Its preparation has ended, and those that follow were waiting for it.
+            self._moved_at = now
+        elif not is_stuck:
             kept = stream.kept
             self.slots.free(use.slot, kept, stream.held if kept else 0)
 
-    def stalls_at(self, stall_s: float) -> float | None:
+    def patience_s(self) -> float:
+        """How long a silence counts as healthy now.
+
+        Nothing is learned about preparations: what a template takes is no step of the runtime.
+        """
+        working = [stream for stream in self.streams.values() if stream.is_working]
+        if not working:
+            return self._settings.stall_s
+        return self._pace.patience_s(prefill=any(s.stage == "prefill" for s in working))
+
+    def stalls_at(self) -> float | None:
         """When this runtime counts as hung; None while it owes nobody anything.
 
         A paused stream may hold everybody up behind it: nothing is concluded then.
         """
-        working = [stream for stream in self.streams.values() if stream.is_working]
-        if not working or any(stream.outbox.paused for stream in working):
+        if not self._owes() or self._is_paused():
             return None
-        return self._moved_at + stall_s
+        return self._moved_at + self.patience_s()
+
+    def _owes(self) -> bool:
+        return any(s.is_working or s.phase == "preparing" for s in self.streams.values())
+
+    def _is_paused(self) -> bool:
+        return any(s.is_working and s.outbox.paused for s in self.streams.values())
+
+    def _learn(self, stream: Stream, event: StreamEvent, step_s: float) -> None:
+        if self._is_paused():
+            return
+        match event:
+            case PrefillProgress(done, total) if done < total:
+                self._pace.on_prefill(step_s)
+            case Delta() if stream.generated > event.tokens and not self._has_prefill:
+                # Not the first of an answer: that one took the end of its prefill with it.
+                self._pace.on_decode(step_s)

@@ -102,8 +102,8 @@ class Residency:
 
     def leave(self, model: ModelId, waiter: StreamKey) -> None:
         """This one does not wait any more; a load under way goes on for the next to come."""
-        lane = self._lanes[model]
-        if waiter in lane.waiting:
+        lane = self._lanes.get(model)
+        if lane is not None and waiter in lane.waiting:
             lane.waiting.remove(waiter)
 
     def on_loaded(self, runtime: RuntimeId, now: float) -> tuple[StreamKey, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from roost.node.pace import PaceSettings
 from roost.node.reporter import ReportSettings
 from roost.node.residency import BackoffSettings
 
@@ -11,11 +12,12 @@ from roost.node.residency import BackoffSettings
 class AgentSettings(msgspec.Struct, frozen=True):
     """Limits of a node.
 
-    `backend` names the backend in reports.
+    `backend` is what reports name for models whose offer names none.
     `max_in_flight` streams per model hold or wait for a slot; None means as many as it has slots.
     `streams_max` streams in all, those included that only wait for credit.
     `outbox_events_max` events of one stream wait for credit before its backend is paused.
-    `stall_s` without any event while work runs counts as a hung runtime.
+    `pace` says when a runtime that owes events and produces none counts as hung.
+    `awake_s` without any report or tick means that the node itself was asleep.
     `progress_min_s` between two reports of a load's progress.
     """
 
@@ -23,7 +25,8 @@ class AgentSettings(msgspec.Struct, frozen=True):
     max_in_flight: int | None = None
     streams_max: int = 1024
     outbox_events_max: int = 256
-    stall_s: float = 30.0
+    awake_s: float = 0.5
     progress_min_s: float = 0.25
+    pace: PaceSettings = PaceSettings()
     report: ReportSettings = ReportSettings()
     backoff: BackoffSettings = BackoffSettings()

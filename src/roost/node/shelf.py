@@ -11,6 +11,7 @@ import msgspec
 from roost.backends.base import Backend, Runtime, StartSettings
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
+from roost.errors import RoostError, fail
 
 if TYPE_CHECKING:
     from roost.core.ids import ModelId, RuntimeId
@@ -47,6 +48,11 @@ class Shelf:
         self._backend_of = backend_of
         self._settings = settings
 
+    def update(self, models: Iterable[Manifest]) -> list[ModelOffer]:
+        """Have these models from now on; runtimes that run are not touched. Returns the offers."""
+        self._models = {model.id: model for model in models}
+        return self.offers()
+
     def offers(self) -> list[ModelOffer]:
         """What this node could serve."""
         return [
@@ -57,6 +63,7 @@ class Shelf:
                 created_unix_s=model.created_unix_s,
                 size_bytes=model.size_bytes,
                 has_chat=model.chat_template is not None,
+                backend=self._backend_name(model),
             )
             for model in self._models.values()
         ]
@@ -65,7 +72,9 @@ class Shelf:
         self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
     ) -> Runtime:
         """Start a runtime; raises what the backend raises."""
-        manifest = self._models[model]
+        manifest = self._models.get(model)
+        if manifest is None:
+            raise fail("load_failed", "The model was removed before it could be loaded.")
         backend = self._backend_of(manifest)
         options = msgspec.structs.replace(self._settings.options, ctx=self._ctx(manifest))
         key = RuntimeKey(backend.name, model, manifest.digest, options)
@@ -75,6 +84,13 @@ class Shelf:
             log_path=f"{self._settings.log_folder}/{_file_name(model)}.log",
         )
         return await backend.start(key, manifest, settings, on_progress)
+
+    def _backend_name(self, model: Manifest) -> str:
+        """Name the backend; a model that none serves is offered, and says why when it is asked."""
+        try:
+            return self._backend_of(model).name
+        except RoostError:
+            return ""
 
     def _ctx(self, model: Manifest) -> int:
         wanted, own = self._settings.options.ctx, model.ctx_train

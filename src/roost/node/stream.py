@@ -1,14 +1,16 @@
 """MACHINE: one request on this node, from Open to Released.
 
     loading ─▶ preparing ─▶ seating ─▶ running ─▶ flushing ─▶ gone
-       │           │            │          │          │
-       │           ╰──▶ leaving ◀──────────╯          │
-       ╰───────────────╴quit╶───────────────────────▶ gone
+      │ ▲          │            │          │          │
+      │ │          ╰──▶ leaving ◀──────────╯          │
+      │ ╰── returning, seating: the runtime goes away │
+      ╰───────────────╴quit╶────────────────────────▶ gone
 
 `loading` waits for the runtime, `preparing` for the shell to render and tokenise, `seating` for a
-slot; `running` holds a slot; `leaving` was told to stop and has not been acknowledged; `flushing`
-holds nothing but events that its gateway has not granted credit for. Steps that come too late for
-the phase a stream is in are missing from the table and change nothing.
+slot; `running` holds a slot; `leaving` was told to stop and has not been acknowledged; `returning`
+was too, and then waits for the next runtime, since nothing of it had started on this one;
+`flushing` holds nothing but events that its gateway has not granted credit for. Steps that come too
+late for the phase a stream is in are missing from the table and change nothing.
 """
 
 from __future__ import annotations
@@ -33,9 +35,19 @@ from roost.node.outbox import Outbox, Outflow
 from roost.wire.messages import Open, Refused, Released
 
 Phase: TypeAlias = Literal[
-    "loading", "preparing", "seating", "running", "leaving", "flushing", "gone"
+    "loading", "preparing", "returning", "seating", "running", "leaving", "flushing", "gone"
 ]
-Step: TypeAlias = Literal["loaded", "prepared", "unprepared", "seated", "quit", "closed", "flushed"]
+Step: TypeAlias = Literal[
+    "loaded",
+    "prepared",
+    "unprepared",
+    "orphaned",
+    "recalled",
+    "seated",
+    "quit",
+    "closed",
+    "flushed",
+]
 Stage: TypeAlias = Literal["waiting", "prefill", "decode", "done"]
 
 MOVES: dict[tuple[Phase, Step], Phase] = {
@@ -43,8 +55,13 @@ MOVES: dict[tuple[Phase, Step], Phase] = {
     ("loading", "quit"): "gone",
     ("preparing", "prepared"): "seating",
     ("preparing", "unprepared"): "gone",
+    ("preparing", "orphaned"): "loading",
+    ("preparing", "recalled"): "returning",
     ("preparing", "quit"): "leaving",
+    ("returning", "closed"): "loading",
+    ("returning", "quit"): "leaving",
     ("seating", "seated"): "running",
+    ("seating", "recalled"): "loading",
     ("seating", "quit"): "gone",
     ("running", "closed"): "flushing",
     ("running", "quit"): "leaving",
@@ -75,6 +92,8 @@ class Stream:
         # holds. Nothing that the backend says afterwards is passed on.
         self.ended = False
         self.failed = False
+        # Put back once already: a request that two runtimes do not survive is not given a third.
+        self.was_recalled = False
         self._cancelled_at: float | None = None
         self._prefilled = 0
         self._generated = 0
@@ -105,6 +124,11 @@ class Stream:
         return self.outbox.sent > 0 or not self.outbox.is_empty
 
     @property
+    def generated(self) -> int:
+        """Tokens generated so far."""
+        return self._generated
+
+    @property
     def held(self) -> int:
         """Tokens of KV its slot holds, as far as reports tell."""
         return self._prefilled + self._generated
@@ -123,6 +147,12 @@ class Stream:
             return False
         self.phase = phase
         return True
+
+    def forget_runtime(self) -> None:
+        """It waits for a runtime again, as if it had never had one."""
+        assert self.phase == "loading"
+        self.was_recalled = True
+        self.runtime = self.prepared = None
 
     def seat(self, use: SlotUse) -> None:
         """It has been given this slot and runs."""

@@ -39,6 +39,7 @@ class Workshop:
         self._floors: dict[RuntimeId, Floor] = {}
         self._progress: dict[RuntimeId, tuple[float, float]] = {}
         self._unloading: set[RuntimeId] = set()
+        self._outdated: set[RuntimeId] = set()
         self.offers: dict[ModelId, ModelOffer] = {}
         self.loads = 0
         self.stalls = 0
@@ -59,7 +60,7 @@ class Workshop:
 
     def next_stall(self) -> float | None:
         """When the first runtime will count as hung if nothing happens."""
-        stalls = [floor.stalls_at(self._settings.stall_s) for floor in self._floors.values()]
+        stalls = [floor.stalls_at() for floor in self._floors.values()]
         return min((at for at in stalls if at is not None), default=None)
 
     # Loading.
@@ -71,13 +72,16 @@ class Workshop:
             self._load(model, want.start)
 
     def begin(self, stream: Stream, now: float) -> None:
-        """Bring an admitted stream on its way."""
+        """Bring a stream on its way, one just admitted or one put back."""
+        if stream.model not in self.offers:
+            self.end(stream, no_model(stream.model), now)
+            return
         want = self._residency.want(stream.model, stream.key, now)
         if isinstance(want, Unavailable):
             self.end(stream, want.failure, now)
             return
         if isinstance(want, Ready):
-            self._prepare(stream, want.runtime)
+            self._prepare(stream, want.runtime, now)
             return
         if want.start is not None:
             self._load(stream.model, want.start)
@@ -100,13 +104,13 @@ class Workshop:
             return
         self._progress.pop(runtime, None)
         offer = self.offers.get(model)
-        floor = Floor(runtime, model, offer.slots if offer else 1, now)
+        floor = Floor(runtime, model, offer.slots if offer else 1, self._settings.pace, now)
         self._floors[runtime] = floor
         for key in self._residency.on_loaded(runtime, now):
             stream = self._known(key)
             self._outgoing.say(key.link, Phase(key.stream, "preparing"))
-            self._prepare(stream, runtime)
-        if offer is None:
+            self._prepare(stream, runtime, now)
+        if offer is None or runtime in self._outdated:
             self._retire(floor, now)
 
     def on_load_failed(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
@@ -125,12 +129,19 @@ class Workshop:
         model = self._residency.model_of(runtime)
         self._progress.pop(runtime, None)
         self._unloading.discard(runtime)
-        floor = self._floors.pop(runtime, None)
-        for stream in list(floor.streams.values()) if floor else ():
-            self.end(stream, DIED, now)
+        self._outdated.discard(runtime)
+        floor = self._floors.get(runtime)
         start = self._residency.on_gone(runtime, now)
         if start is not None and model is not None:
             self._load(model, start)
+        if floor is None:
+            return
+        for stream in list(floor.streams.values()):
+            if stream.phase in ("preparing", "seating"):
+                self._recall(floor, stream, DIED, now)
+            elif stream.phase != "returning":
+                self.end(stream, DIED, now)
+        del self._floors[runtime]
 
     # Streams.
 
@@ -141,15 +152,27 @@ class Workshop:
             return
         assert floor is not None, "who prepares on a runtime that goes away is told to stop"
         stream.prepared = prepared
-        floor.enqueue(stream)
+        floor.enqueue(stream, now)
         self._seat(floor, now)
 
     def on_prepare_failed(self, stream: Stream, failure: Failure, now: float) -> None:
         """It cannot be prepared; a caller's mistake passes through as it is."""
+        if _is_death(failure) and not stream.was_recalled and stream.move("orphaned"):
+            self._put_back(stream, now, is_dead=True)
+            return
         if not stream.move("unprepared"):
             return
         self._desk.say_end(stream, failure)
         self._leave(stream, now, is_stuck=False, is_dead=_is_death(failure))
+
+    def on_credit(self, stream: Stream, messages: int, now: float) -> None:
+        """Its gateway reads on."""
+        was_paused = stream.outbox.paused
+        self._desk.flow(stream, stream.outbox.on_credit(messages))
+        floor = self.floor(stream.runtime)
+        if was_paused and not stream.outbox.paused and floor is not None:
+            floor.on_resume(now)
+        self._desk.settle(stream, now)
 
     def on_event(self, stream: Stream, event: StreamEvent, now: float) -> None:
         """The backend's stream produced this."""
@@ -162,7 +185,7 @@ class Workshop:
         floor = self.floor(stream.runtime)
         if floor is None:
             return
-        floor.on_event(stream, now)
+        floor.on_event(stream, event, now)
         if isinstance(event, Failed) and _is_death(event.failure):
             self._retire(floor, now)
             self._unload(floor.runtime)
@@ -173,6 +196,10 @@ class Workshop:
         What the block raises before the stream's outcome is settled is that outcome. What it
         raises afterwards means that the slot could not be freed, and the runtime is replaced.
         """
+        if stream.phase == "returning":
+            stream.move("closed")
+            self._put_back(stream, now, is_dead=False)
+            return
         if stream.phase not in ("running", "leaving"):
             return
         is_stuck = failure is not None and stream.ended and stream.use is not None
@@ -188,6 +215,9 @@ class Workshop:
 
     def cancel(self, stream: Stream, now: float) -> None:
         """Nobody wants the answer any more."""
+        floor = self.floor(stream.runtime)
+        if floor is not None and stream.outbox.paused:
+            floor.on_resume(now)
         stream.cancel(now)
         self.quit(stream, now)
 
@@ -198,7 +228,7 @@ class Workshop:
             self._residency.leave(stream.model, stream.key)
         floor = self.floor(stream.runtime)
         if floor is not None:
-            floor.on_stop(stream)
+            floor.on_stop(stream, now)
         # An ended stream that flushes may finish: only a cancel takes its last words away.
         if stream.phase != "flushing" or stream.outbox.is_empty:
             stream.move("quit")
@@ -210,25 +240,35 @@ class Workshop:
 
     # Whole runtimes.
 
-    def drop_models(self, now: float) -> None:
-        """Runtimes of models that are no longer offered stop when their streams have ended."""
+    def offer(self, offers: Iterable[ModelOffer], now: float) -> None:
+        """These models are installed now.
+
+        Runtimes of models that are gone, or are others under the same name, stop when their streams
+        have ended.
+        """
+        before, self.offers = self.offers, {offer.model: offer for offer in offers}
+        changed = {model for model, old in before.items() if self.offers.get(model) != old}
         for floor in list(self._floors.values()):
-            if floor.model not in self.offers:
+            if floor.model in changed:
                 self._retire(floor, now)
+        for residence in self._residency.residences():
+            if residence.model in changed and residence.state == "loading" and residence.runtime:
+                self._outdated.add(residence.runtime)
         for residence in self._residency.residences():
             if residence.model not in self.offers and not residence.waiting:
                 self._residency.drop(residence.model)
 
     def replace_stalled(self, now: float) -> None:
-        """End every runtime that owes events and has produced none for too long."""
+        """End every runtime that owes something and has produced nothing for too long."""
         for floor in list(self._floors.values()):
-            stalls_at = floor.stalls_at(self._settings.stall_s)
+            stalls_at = floor.stalls_at()
             if stalls_at is None or now < stalls_at:
                 continue
             self.stalls += 1
-            hung = f"the runtime made no progress for {self._settings.stall_s:g} s"
+            hung = f"the runtime made no progress for {floor.patience_s():.3g} s"
             for stream in list(floor.streams.values()):
-                self.end(stream, Failure("runtime_error", hung), now)
+                if stream.phase == "running":
+                    self.end(stream, Failure("runtime_error", hung), now)
             self._retire(floor, now)
             self._unload(floor.runtime)
 
@@ -238,6 +278,11 @@ class Workshop:
             if residence.runtime is not None:
                 self._residency.retire(residence.runtime)
                 self._unload(residence.runtime)
+
+    def forgive_own_sleep(self, slept_s: float, now: float) -> None:
+        """The node did not run for so long: what its runtimes said meanwhile is still unread."""
+        for floor in self._floors.values():
+            floor.on_slept(slept_s, now)
 
     def _load(self, model: ModelId, runtime: RuntimeId) -> None:
         self.loads += 1
@@ -259,11 +304,11 @@ class Workshop:
         assert stream is not None, "who waits is at the desk"
         return stream
 
-    def _prepare(self, stream: Stream, runtime: RuntimeId) -> None:
+    def _prepare(self, stream: Stream, runtime: RuntimeId, now: float) -> None:
         moved = stream.move("loaded")
         assert moved, f"loaded while {stream.phase}"
         stream.runtime = runtime
-        self._floors[runtime].streams[stream.key] = stream
+        self._floors[runtime].admit(stream, now)
         self._outgoing.add(Prepare(stream.key, runtime, stream.request))
 
     def _seat(self, floor: Floor, now: float) -> None:
@@ -277,7 +322,7 @@ class Workshop:
         """The stream holds nothing of its runtime any more; see what that makes possible."""
         floor = self.floor(stream.runtime)
         if floor is not None:
-            floor.on_closed(stream, is_stuck=is_stuck)
+            floor.on_closed(stream, now, is_stuck=is_stuck)
         self._desk.settle(stream, now)
         if floor is None:
             return
@@ -294,8 +339,38 @@ class Workshop:
         floor.is_retiring = True
         for stream in list(floor.streams.values()):
             if stream.phase in ("preparing", "seating"):
-                self.end(stream, REPLACED, now)
+                self._recall(floor, stream, REPLACED, now)
         self._unload_if_idle(floor)
+
+    def _recall(self, floor: Floor, stream: Stream, failure: Failure, now: float) -> None:
+        """Take a stream off a runtime on which nothing of it has started; it waits for the next.
+
+        The second time it is refused: what two runtimes do not survive may be its own doing.
+        """
+        if stream.was_recalled:
+            self.end(stream, failure, now)
+            return
+        was_preparing = stream.phase == "preparing"
+        floor.on_stop(stream, now)
+        stream.move("recalled")
+        if was_preparing:
+            self._outgoing.add(Stop(stream.key))
+        else:
+            stream.forget_runtime()
+            self.begin(stream, now)
+
+    def _put_back(self, stream: Stream, now: float, *, is_dead: bool) -> None:
+        """Its preparation has been left: wait for the next runtime."""
+        floor = self.floor(stream.runtime)
+        if floor is not None:
+            floor.on_closed(stream, now, is_stuck=False)
+            if is_dead:
+                self._retire(floor, now)
+                self._unload(floor.runtime)
+        stream.forget_runtime()
+        self.begin(stream, now)
+        if floor is not None:
+            self._unload_if_idle(floor)
 
     def _unload_if_idle(self, floor: Floor) -> None:
         if floor.is_retiring and not floor.streams:
@@ -305,6 +380,11 @@ class Workshop:
         if runtime not in self._unloading:
             self._unloading.add(runtime)
             self._outgoing.add(Unload(runtime))
+
+
+def no_model(model: ModelId) -> Failure:
+    """There is no such model here, or not any more."""
+    return Failure("model_not_found", f"the node has no model named {model!r}")
 
 
 def _is_death(failure: Failure) -> bool:
