@@ -239,6 +239,10 @@ def test_flags_of_the_other_mode_are_refused(start: Start) -> None:
         assert "no effect" in gateway.output
 
 
+ANOTHER = {
+    "general.name": Typed("str", "another"),
+    "llama.context_length": Typed("u32", 65_536),
+}
 LINK = ("--link-dead-s", "2.4", "--link-stale-s", "1.2", "--link-suspect-s", "0.6")
 
 
@@ -273,7 +277,7 @@ def test_models_come_and_go_while_it_serves(
 
     wait(lambda: listed() == {MODEL}, "the first model is listed")
     source = tmp_path / "another.gguf"
-    source.write_bytes(tiny(**{"general.name": Typed("str", "another")}))
+    source.write_bytes(tiny(**ANOTHER))
     assert start("pull", f"file:{source}").ends() == 0
     wait(lambda: listed() == {MODEL, "another"}, "the new model is listed")
     reply = client.chat.completions.create(

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from roost.cli import options
 from roost.cli.gateway_parts import is_loopback
-from roost.cli.node_parts import NODE_SETTINGS, open_node
+from roost.cli.model_watch import Watch, watch
+from roost.cli.node_parts import NODE_SETTINGS, Parts, open_node
 from roost.cli.stores import open_stores
 from roost.errors import RoostError, fail
 from roost.node.dial import DialSettings, keep_joined
@@ -22,7 +23,6 @@ from roost.observe import logs
 if TYPE_CHECKING:
     from roost.cli.lifetime import Lifetime
     from roost.config import Settings
-    from roost.node.loop import NodeLoop
 
 SETTINGS = (*NODE_SETTINGS, "link.", "drain.", "log_level", "log_format")
 DESCRIPTION = """\
@@ -62,27 +62,29 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
             raise fail("bad_request", "No model is installed here: see `roost pull --help`.")
         identity, held = stores.home.claim_node()
         with held, TemporaryDirectory(prefix="roost-") as folder:
-            node = open_node(settings, stores, models, identity, folder)
-            await _live(node, address, lifetime)
+            parts = open_node(settings, stores, models, identity, folder)
+            watching = Watch(stores.models, models, settings.models_poll_s)
+            await _live(parts, watching, address, lifetime)
     finally:
         stores.close()
     return lifetime.code
 
 
-async def _live(node: NodeLoop, address: Address, lifetime: Lifetime) -> None:
+async def _live(parts: Parts, watching: Watch, address: Address, lifetime: Lifetime) -> None:
     """Stay joined until a signal, or until the gateway says that there is no point."""
-    log, dice = logs.get(), random.Random()
+    node, log, dice = parts.node, logs.get(), random.Random()
     async with asyncio.TaskGroup() as group:
         group.create_task(node.run())
         joining = keep_joined(partial(dial, address), node.serve_link, DialSettings(), dice, log)
         joined = group.create_task(joining)
         waiting = group.create_task(lifetime.wait())
+        looking = group.create_task(watch(watching, parts.set_models))
         await asyncio.wait((joined, waiting), return_when=asyncio.FIRST_COMPLETED)
         turned_away = joined.result() if joined.done() else None
         await lifetime.wind_down(node.stop)
         # A second signal cuts the drain short, but never what ends the children.
         await node.stop(0.0)
-        waiting.cancel()
-        joined.cancel()
+        for task in (waiting, joined, looking):
+            task.cancel()
     if turned_away is not None:
         raise RoostError(turned_away)

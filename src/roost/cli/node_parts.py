@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from roost import __version__
 from roost.backends.base import StartSettings
@@ -14,6 +14,7 @@ from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
 from roost.node.agent import Agent
 from roost.node.loop import LoopSettings, NodeLoop
+from roost.node.pace import PaceSettings
 from roost.node.settings import AgentSettings
 from roost.node.shelf import Shelf, ShelfSettings
 from roost.observe import logs
@@ -37,13 +38,25 @@ NODE_SETTINGS = (
     "backend",
     "llama_server",
     "runtime.",
+    "models.",
     "render.",
 )
 
 
+class Parts(NamedTuple):
+    """A node and what its models are looked up in."""
+
+    node: NodeLoop
+    shelf: Shelf
+
+    async def set_models(self, models: tuple[Manifest, ...]) -> None:
+        """Serve these models from now on."""
+        await self.node.set_models(self.shelf.update(models))
+
+
 def open_node(
     settings: Settings, stores: Stores, models: Sequence[Manifest], node: NodeId, folder: str
-) -> NodeLoop:
+) -> Parts:
     """Put a node together; `folder` is private to it and holds the sockets of its runtimes."""
 
     def backend_of(model: Manifest) -> Backend:
@@ -57,7 +70,9 @@ def open_node(
     instance = secrets.token_hex(8)
     hello = Hello(VERSION, node, socket.gethostname(), instance, f"roost {__version__}")
     agent = Agent(_agent_settings(settings), shelf.offers())
-    return NodeLoop(agent, shelf.start, hello, _loop_settings(settings), time.monotonic, logs.get())
+    limits = _loop_settings(settings)
+    loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
+    return Parts(loop, shelf)
 
 
 def preloaded(settings: Settings, models: Sequence[Manifest]) -> ModelId | None:
@@ -75,7 +90,8 @@ def _loop_settings(settings: Settings) -> LoopSettings:
 
 def _agent_settings(settings: Settings) -> AgentSettings:
     backend = settings.backend if settings.backend != "auto" else "llama_server"
-    return AgentSettings(backend=backend, max_in_flight=settings.max_in_flight)
+    pace = PaceSettings(settings.runtime_stall_s, settings.runtime_stall_floor_s)
+    return AgentSettings(backend=backend, max_in_flight=settings.max_in_flight, pace=pace)
 
 
 def _shelf_settings(settings: Settings, log_folder: str, folder: str) -> ShelfSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING
 from roost.cli import options
 from roost.cli.banner import banner
 from roost.cli.gateway_parts import GATEWAY_SETTINGS
-from roost.cli.node_parts import NODE_SETTINGS, open_node, preloaded
+from roost.cli.model_watch import Watch, watch
+from roost.cli.node_parts import NODE_SETTINGS, Parts, open_node, preloaded
 from roost.cli.stores import Stores, open_to_listen
 from roost.errors import fail
-from roost.wire.memory import memory_pair
+from roost.node.dial import DialSettings, keep_joined
+from roost.observe import logs
+from roost.wire.memory import NodeConnection, memory_pair
 
 if TYPE_CHECKING:
     from roost.cli.lifetime import Lifetime
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from roost.gateway.assemble import Gateway
     from roost.node.loop import NodeLoop
 
+REJOIN_MAX_S = 1.0
 SETTINGS = (*GATEWAY_SETTINGS, *NODE_SETTINGS)
 DESCRIPTION = """\
 Serve every installed model on this machine, or MODEL.gguf where it lies, on one address that OpenAI
@@ -47,7 +52,8 @@ def run(settings: Settings, lifetime: Lifetime, file: str | None = None) -> int:
     try:
         models = _models(stores, file)
         _check_default(settings, models)
-        return run_loop(_serve(settings, stores, models, lifetime))
+        watching = Watch(stores.models, models, settings.models_poll_s) if file is None else None
+        return run_loop(_serve(settings, stores, models, lifetime, watching))
     finally:
         stores.close()
 
@@ -73,7 +79,11 @@ def _check_default(settings: Settings, models: tuple[Manifest, ...]) -> None:
 
 
 async def _serve(
-    settings: Settings, stores: Stores, models: tuple[Manifest, ...], lifetime: Lifetime
+    settings: Settings,
+    stores: Stores,
+    models: tuple[Manifest, ...],
+    lifetime: Lifetime,
+    watching: Watch | None,
 ) -> int:
     from roost.cli.access import by_keys, by_tokens
     from roost.cli.gateway_parts import gateway_settings
@@ -86,25 +96,41 @@ async def _serve(
     try:
         identity, held = stores.home.claim_node()
         with held, TemporaryDirectory(prefix="roost-") as folder:
-            node = open_node(settings, stores, models, identity, folder)
+            parts = open_node(settings, stores, models, identity, folder)
+            node = parts.node
             async with asyncio.TaskGroup() as group:
                 group.create_task(node.run())
-                _join(group, gateway, node)
+                beside = group.create_task(_beside(gateway, parts, watching))
                 model = preloaded(settings, models)
                 if model is not None:
                     await node.preload(model)
                 await _live(settings, stores, gateway, lifetime, models)
                 # The gateway has drained, so nothing runs here that somebody waits for.
                 await node.stop(0.0)
+                beside.cancel()
     finally:
         await gateway.close(0.0)
     return lifetime.code
 
 
-def _join(group: asyncio.TaskGroup, gateway: Gateway, node: NodeLoop) -> None:
-    node_side, gateway_side = memory_pair()
-    gateway.join(gateway_side)
-    group.create_task(node.serve_link(node_side))
+async def _beside(gateway: Gateway, parts: Parts, watching: Watch | None) -> None:
+    """Keep the node joined, and up to date with what is installed; until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_stay_joined(gateway, parts.node))
+        if watching is not None:
+            group.create_task(watch(watching, parts.set_models))
+
+
+async def _stay_joined(gateway: Gateway, node: NodeLoop) -> None:
+    """Join the node, and again should the link ever end: nobody else would."""
+
+    async def dial() -> NodeConnection:
+        node_side, gateway_side = memory_pair()
+        gateway.join(gateway_side)
+        return node_side
+
+    settings = DialSettings(max_s=REJOIN_MAX_S)
+    await keep_joined(dial, node.serve_link, settings, random.Random(), logs.get())
 
 
 async def _live(

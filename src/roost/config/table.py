@@ -114,6 +114,9 @@ TABLE: tuple[Setting, ...] = (
     _seconds("runtime.start_timeout_s", 120, "Until a runtime must be ready."),
     _seconds("runtime.stop_grace_s", 10, "Between asking a runtime to stop and killing it."),
     _seconds("runtime.release_timeout_s", 30, "Until a cancelled slot must be free again."),
+    _seconds("runtime.stall_s", 30, "Silence that is a hang, until its pace is known."),
+    _seconds("runtime.stall_floor_s", 5, "Least silence that is a hang, however quick it is."),
+    _seconds("models.poll_s", 2, "Between looks for models that came or went."),
     _seconds("render.timeout_s", 2, "For rendering one chat template."),
     _bytes("render.output_max_bytes", 16_777_216, "Largest rendered prompt."),
     _seconds("drain.grace_s", 30, "For requests to finish after TERM.", 0),
@@ -198,6 +201,9 @@ class Settings(NamedTuple):
     runtime_start_timeout_s: float
     runtime_stop_grace_s: float
     runtime_release_timeout_s: float
+    runtime_stall_s: float
+    runtime_stall_floor_s: float
+    models_poll_s: float
     render_timeout_s: float
     render_output_max_bytes: int
     drain_grace_s: float
