@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from roost.errors import fail
+from roost.errors import RoostError, fail
 from roost.wire.codec import decode_from_node, encode
 
 if TYPE_CHECKING:
-    from roost.gateway.front.asgi import Receive, Send
+    from roost.gateway.front.asgi import Receive, Send, Sent
     from roost.wire.messages import FromGateway, FromNode
 
 NORMAL_CLOSURE = 1000
@@ -24,15 +25,15 @@ class SocketConnection:
         self._closed = False
 
     async def accept(self) -> None:
-        """Complete the upgrade."""
+        """Complete the upgrade; `node_lost` where the node has left already."""
         await self._receive()
-        await self._send({"type": "websocket.accept"})
+        await self._put({"type": "websocket.accept"})
 
     async def send(self, message: FromGateway) -> None:
         """Send one message; `node_lost` once the socket is gone."""
         if self._closed:
             raise fail("node_lost", "the link is closed")
-        await self._send({"type": "websocket.send", "bytes": encode(message, self._max_bytes)})
+        await self._put({"type": "websocket.send", "bytes": encode(message, self._max_bytes)})
 
     async def receive(self) -> FromNode | None:
         """Wait for the next message; None once the node has gone."""
@@ -48,7 +49,20 @@ class SocketConnection:
         return decode_from_node(frame, self._max_bytes)
 
     async def close(self) -> None:
-        """Close the socket; idempotent."""
+        """Close the socket; idempotent.
+
+        A node that has stopped reading cannot hold this up: the front cuts its connection off after
+        `FrontLimits.websocket_close_s`, and what was being sent then fails.
+        """
         if not self._closed:
             self._closed = True
-            await self._send({"type": "websocket.close", "code": NORMAL_CLOSURE})
+            with suppress(RoostError):
+                await self._put({"type": "websocket.close", "code": NORMAL_CLOSURE})
+
+    async def _put(self, message: Sent) -> None:
+        try:
+            await self._send(message)
+        except (OSError, RuntimeError) as error:
+            # uvicorn says it both ways: the peer has gone, or a close has already been exchanged.
+            self._closed = True
+            raise fail("node_lost", "the link's socket is gone") from error

@@ -28,6 +28,7 @@ class FrontLimits(msgspec.Struct, frozen=True):
     and how long an idle connection stays open while we drain.
     `send_buffer_bytes` is the kernel's share (SO_SNDBUF), `write_buffer_bytes` ours: beyond it the
     producer is told to wait. `pipelined` requests may wait behind the one being answered.
+    `websocket_close_s` is how long a WebSocket that ends may wait for its peer.
     Of the connections over `connections_max` up to `refusals_max` are told so, the others are cut:
     a refusal takes a descriptor until it is read. `bodies_max_bytes` bounds all request bodies of
     all connections together, from their first byte until their reply is done. Deadlines are checked
@@ -50,3 +51,4 @@ class FrontLimits(msgspec.Struct, frozen=True):
     pipelined: int = 8
     pipelined_bytes: int = 65_536
     websocket_message_bytes: int = 16 * 1024 * 1024
+    websocket_close_s: float = 2.0

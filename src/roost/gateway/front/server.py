@@ -22,6 +22,10 @@ _ABORT_S = 0.5
 """How long a handler whose client was cut off may take to notice."""
 
 
+_LOOK_S = 0.01
+"""Between two looks at whether the last WebSockets are gone."""
+
+
 class Front:
     """A listener with its connections. Make one with `open_front`, end it with `close`."""
 
@@ -95,12 +99,23 @@ class Front:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await self._end_websockets()
         self._closed.set()
         return drained
 
     async def wait_closed(self) -> None:
         """Wait until `close` is through."""
         await self._closed.wait()
+
+    async def _end_websockets(self) -> None:
+        """Give the last words a moment to leave, then cut off whoever does not read them."""
+        loop, left = asyncio.get_running_loop(), self._shared.state.connections
+        until = loop.time() + _ABORT_S
+        while left and loop.time() < until:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(_LOOK_S)
+        for websocket in list(left):
+            websocket.transport.abort()
+        await asyncio.sleep(0)
 
     async def _wait_quiet(self) -> None:
         while self.busy:

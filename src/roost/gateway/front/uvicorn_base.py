@@ -2,11 +2,17 @@
 
 Of the two WebSocket implementations the sans-I/O one is taken: it stops reading the socket while a
 message waits for the application, waits for the client before it writes, and refuses a message over
-the limit before it is assembled. Its own pings are off, because the link between gateway and node
-has pings that carry state, and compression is off, because frames are small and a core is precious.
+the limit before it is assembled. What it lacks is an end: a peer that does not read could keep a
+connection that was closed, and whoever closes it, for ever. Its own pings are off, because the link
+between gateway and node has pings that carry state, and compression is off, because frames are
+small and a core is precious.
 """
 
 from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
 
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -17,15 +23,67 @@ from uvicorn.server import ServerState
 from roost.gateway.front.asgi import App
 from roost.gateway.front.limits import FrontLimits
 
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent
+
 __all__ = [
+    "BoundedWebSocket",
     "Config",
     "HttpToolsProtocol",
     "ServerState",
-    "WebSocketsSansIOProtocol",
     "get_local_addr",
     "get_remote_addr",
     "uvicorn_config",
 ]
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket whose every end is the end of its socket too, within `close_s`."""
+
+    def __init__(
+        self,
+        close_s: float,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, object],
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self.close_timeout = close_s
+        self._abort_timer: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadline."""
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the peer says; its goodbye or its mistake begins the end."""
+        super().data_received(data)
+        if self.transport.is_closing():
+            self._abort_later()
+
+    def shutdown(self) -> None:
+        """Say goodbye: the server ends."""
+        super().shutdown()
+        self._abort_later()
+
+    async def run_asgi(self) -> None:
+        """Run the application; the connection does not outlive it."""
+        try:
+            await super().run_asgi()
+        finally:
+            self._abort_later()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a message; a close begins the end before it waits for the peer to read."""
+        if message["type"] == "websocket.close":
+            self._abort_later()
+        await super().send(message)
+
+    def _abort_later(self) -> None:
+        if self._abort_timer is None and not self.disconnected:
+            self._abort_timer = self.loop.call_later(self.close_timeout, self.transport.abort)
 
 
 def uvicorn_config(app: App, limits: FrontLimits) -> Config:
@@ -33,7 +91,8 @@ def uvicorn_config(app: App, limits: FrontLimits) -> Config:
     config = Config(
         app,
         http=HttpToolsProtocol,
-        ws=WebSocketsSansIOProtocol,
+        # uvicorn only ever calls it, by these three names.
+        ws=partial(BoundedWebSocket, limits.websocket_close_s),  # type: ignore[arg-type]
         ws_max_size=limits.websocket_message_bytes,
         ws_ping_interval=None,
         ws_ping_timeout=None,

@@ -103,7 +103,7 @@ class UpstreamGateway:
         return routes
 
     def _ready(self, call: Call) -> None:
-        # Draining needs no case here: its first act is to close the listener.
+        # Draining needs no case here: the front refuses whatever comes during it.
         if self.pool.ready:
             call.exchange.reply(200, JSON_BODY, _status("ready"))
         else:
