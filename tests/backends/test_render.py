@@ -22,6 +22,10 @@ LOOP = (
     "{% endfor %}{% endfor %}{% endfor %}"
 )
 BOMB = "{% if messages[0].content == 'bomb' %}" + LOOP + "{% endif %}ok"
+SLOW = (
+    "{% if messages[0].content == 'slow' %}{% for a in range(1000) %}{% for b in range(900) %}"
+    "{% endfor %}{% endfor %}{% endif %}{{ messages[0].content }}"
+)
 BALLOON = (
     "{% set n = namespace(x=['a' * 1000]) %}"
     "{% for a in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}"
@@ -127,19 +131,48 @@ async def test_a_killed_child_is_replaced() -> None:
     await subject.close()
 
 
-async def test_a_cancelled_rendering_leaves_no_half_answer(eventually: Eventually) -> None:
-    """After a cancellation the next rendering gets its own answer."""
-    subject = renderer(BOMB)
+async def test_a_caller_that_leaves_does_not_take_the_child_with_it(
+    eventually: Eventually,
+) -> None:
+    """The rendering ends in its own time, its reply is dropped, and the next one gets its own."""
+    subject = renderer(SLOW)
     await subject.warm()
     (child,) = psutil.Process().children()
     used = child.cpu_times().user
     async with asyncio.TaskGroup() as tasks:
-        slow = tasks.create_task(subject.render((Message("user", "bomb"),), TODAY))
-        await eventually(lambda: child.cpu_times().user > used + 0.05)
+        slow = tasks.create_task(subject.render((Message("user", "slow"),), TODAY))
+        waits = tasks.create_task(subject.render((Message("user", "waits"),), TODAY))
+        await eventually(lambda: child.cpu_times().user > used + 0.02)
         slow.cancel()
-    assert not child.is_running()
+        waits.cancel()
+    assert await subject.render(HELLO, TODAY) == ("hello",)
+    assert psutil.Process().children() == [child]
+    await subject.close()
+
+
+async def test_a_loop_whose_caller_has_left_is_ended_all_the_same() -> None:
+    """The time limit is the rendering's, whoever still waits for it."""
+    subject = renderer(BOMB, timeout_s=0.4)
+    await subject.warm()
+    async with asyncio.TaskGroup() as tasks:
+        bomb = tasks.create_task(subject.render((Message("user", "bomb"),), TODAY))
+        await asyncio.sleep(0)
+        bomb.cancel()
     assert await subject.render(HELLO, TODAY) == ("ok",)
     await subject.close()
+
+
+async def test_closing_ends_a_rendering_that_nobody_waits_for() -> None:
+    """Nothing is left running, neither a child nor a task."""
+    subject = renderer(BOMB)
+    await subject.warm()
+    async with asyncio.TaskGroup() as tasks:
+        bomb = tasks.create_task(subject.render((Message("user", "bomb"),), TODAY))
+        await asyncio.sleep(0)
+        bomb.cancel()
+    await subject.close()
+    assert psutil.Process().children() == []
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_closed_is_closed() -> None:

@@ -1,7 +1,9 @@
 """SHELL: chat templates are rendered in a child, because nothing can stop a loop in this process.
 
 One child stays with each model; it is started at the first use, killed when a rendering takes too
-long or too much, and started again for the next one.
+long or too much, and started again for the next one. A caller that leaves does not end it: its
+rendering is finished within the time it has anyway, and the reply is dropped, since a new child
+would cost everybody else more.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Renderer:
         self._too_much = Failure("bad_request", message, "messages")
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
+        self._exchange: asyncio.Task[Reply] | None = None
         self._closed = False
 
     async def warm(self) -> None:
@@ -52,10 +55,12 @@ class Renderer:
         Raises `bad_request` for messages that the template refuses or takes too long for, and
         `unsupported` for a template that does not compile.
         """
-        async with self._turn:
-            process = await self._started()
-            frame = pack(Ask(messages, today))
-            reply = await self._asked(process, frame, self._timeout_s, self._too_much)
+        frame = pack(Ask(messages, today))
+        await self._turn.acquire()
+        # A task of its own, so that whoever leaves leaves no half conversation in the pipes.
+        self._exchange = asyncio.create_task(self._exchanged(frame))
+        self._exchange.add_done_callback(self._end_turn)
+        reply = await asyncio.shield(self._exchange)
         if reply.reason:
             raise fail(reply.reason, reply.message, param=reply.param)
         return reply.pieces
@@ -64,12 +69,24 @@ class Renderer:
         """End the child; later renderings are refused. Idempotent."""
         self._closed = True
         await self._end()
+        if self._exchange is not None:
+            await asyncio.wait((self._exchange,))
 
     def abandon(self) -> None:
         """End the child without waiting, where nobody can wait; otherwise like `close`."""
         self._closed = True
         if self._process:
             _kill(self._process)
+
+    async def _exchanged(self, frame: bytes) -> Reply:
+        process = await self._started()
+        return await self._asked(process, frame, self._timeout_s, self._too_much)
+
+    def _end_turn(self, exchange: asyncio.Task[Reply]) -> None:
+        self._turn.release()
+        if not exchange.cancelled():
+            # Looked at, so that a failure whose caller has left is not reported as forgotten.
+            exchange.exception()
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._closed:
