@@ -18,6 +18,7 @@ from roost.core.ids import ModelId
 from roost.core.snapshots import ModelOffer
 from roost.node.agent import DRAINING, Agent, AgentStatistics
 from roost.node.effects import Effect
+from roost.node.inbox import Inbox
 from roost.node.perform import Hands, Launch, Report, perform
 from roost.node.telemetry import measure
 from roost.observe.logs import Log
@@ -27,6 +28,9 @@ from roost.wire.link_tables import Close
 from roost.wire.memory import NodeConnection
 from roost.wire.messages import Cancel, Credit, FromGateway, Goodbye, Hello, Open, Welcome
 from roost.wire.pump import Pump, PumpSettings
+
+IDLE_TICK_S = 60.0
+"""Between two looks at an agent that has nothing to wait for."""
 
 
 class LoopSettings(msgspec.Struct, frozen=True):
@@ -62,11 +66,10 @@ class NodeLoop:
         self._settings = settings
         self._clock = clock
         self._log = log
-        self._inbox: asyncio.Queue[Report] = asyncio.Queue(settings.inbox_max)
+        self._inbox: Inbox[Report] = Inbox(settings.inbox_max)
         self._hands = Hands(agent, launch, self._inbox, log)
         self._hands.stop_grace_s = settings.stop_grace_s
         self._last_link = 0
-        self._ticked_at = clock()
         self._is_draining = self._is_ending = self._is_leaving = False
         self._idle = asyncio.Event()
         self._over = asyncio.Event()
@@ -81,6 +84,7 @@ class NodeLoop:
                 measuring.cancel()
         finally:
             self._over.set()
+            self._inbox.close()
             for runtime in list(self._hands.runtimes.values()):
                 await runtime.stop(self._settings.stop_grace_s)
 
@@ -142,31 +146,27 @@ class NodeLoop:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
 
     async def _write(self) -> None:
+        tick_at = self._clock()
         while not self._is_done():
-            report = await self._next()
-            now = self._clock()
+            if not self._inbox:
+                await self._inbox.wait(max(0.0, tick_at - self._clock()))
+            report, now = self._inbox.take(), self._clock()
             if report is not None:
                 self._perform(report(now))
-            while self._hands.asides:
-                self._perform(self._hands.asides.popleft()(now))
-            if report is None or now - self._ticked_at >= self._settings.tick_s:
-                self._ticked_at = now
+                # Whatever it changed is looked at within `tick_s`. Asking the agent for its next
+                # tick after every event would mean going through all streams for each of them.
+                tick_at = min(tick_at, now + self._settings.tick_s)
+            if now >= tick_at:
                 self._perform(self._agent.on_tick(now))
-
-    async def _next(self) -> Report | None:
-        """The next report, or None when it is time for a tick."""
-        if not self._inbox.empty():
-            return self._inbox.get_nowait()
-        due = self._agent.next_tick()
-        wait_s = None if due is None else max(0.0, due - self._clock())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                return await self._inbox.get()
-        return None
+                due = self._agent.next_tick()
+                tick_at = now + IDLE_TICK_S if due is None else due
 
     def _perform(self, effects: list[Effect]) -> None:
+        """Carry out effects, and those of what performing them brings up."""
         for effect in effects:
             perform(self._hands, effect)
+        while self._hands.asides:
+            self._perform(self._hands.asides.popleft()(self._clock()))
 
     def _drain(self, now: float) -> list[Effect]:
         self._is_draining = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -19,6 +19,7 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
 from roost.node.agent import Agent
 from roost.node.effects import Effect, Load, Pause, Prepare, Run, Send, Stop, StreamKey, Unload
+from roost.node.inbox import Inbox
 from roost.node.jobs import Job
 from roost.observe.logs import Log
 from roost.wire.messages import Cancel, Events, FromGateway, FromNode, Refused
@@ -49,9 +50,7 @@ class Hands:
     `asides` are reports that come of performing itself, which cannot wait.
     """
 
-    def __init__(
-        self, agent: Agent, launch: Launch, inbox: asyncio.Queue[Report], log: Log
-    ) -> None:
+    def __init__(self, agent: Agent, launch: Launch, inbox: Inbox[Report], log: Log) -> None:
         self.agent = agent
         self.launch = launch
         self.log = log
@@ -70,8 +69,7 @@ class Hands:
 
     def hint(self, report: Report) -> None:
         """Give the agent a report that the next one of its kind replaces; lost when it is busy."""
-        with suppress(asyncio.QueueFull):
-            self._inbox.put_nowait(report)
+        self._inbox.put_now(report)
 
     @property
     def tasks(self) -> asyncio.TaskGroup:
@@ -266,7 +264,8 @@ async def _stream(hands: Hands, effect: Run, job: Job) -> None:
                 # The agent looks before the next event is read. A backend that has a burst at hand
                 # would fill the inbox otherwise, ahead of everybody and of its own pause.
                 await asyncio.sleep(0)
-                await job.go.wait()
+                if not job.go.is_set():
+                    await job.go.wait()
 
         await job.stoppable(enter)
         await job.stoppable(read)
