@@ -20,6 +20,7 @@ from roost.node.shelf import Shelf, ShelfSettings
 from roost.observe import logs
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.messages import VERSION, Hello
+from roost.wire.pump import PumpSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,8 @@ def preloaded(settings: Settings, models: Sequence[Manifest]) -> ModelId | None:
 
 def _loop_settings(settings: Settings) -> LoopSettings:
     link = LinkSettings(ping_s=settings.link_ping_s, dead_s=settings.link_dead_s)
-    return LoopSettings(stop_grace_s=settings.runtime_stop_grace_s, link=link)
+    pump = PumpSettings(message_max_bytes=settings.link_message_max_bytes)
+    return LoopSettings(stop_grace_s=settings.runtime_stop_grace_s, link=link, pump=pump)
 
 
 def _agent_settings(settings: Settings) -> AgentSettings:
