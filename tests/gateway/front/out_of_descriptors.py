@@ -7,6 +7,7 @@ with. exhaust LOOP: every descriptor is taken while a client connects, and later
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import socket
@@ -52,6 +53,12 @@ def take_all() -> list[int]:
         return taken
 
 
+async def pause(seconds: float) -> None:
+    """Let the loop run for a while."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+
+
 async def ask(port: int) -> int:
     """Ask until there is an answer, and return its status."""
     async with asyncio.timeout(10):
@@ -65,7 +72,7 @@ async def ask(port: int) -> int:
                 reply = b""
             if reply:
                 return int(reply.split()[1])
-            await asyncio.sleep(0.05)
+            await pause(0.05)
 
 
 async def exhaust() -> dict[str, float]:
@@ -78,7 +85,7 @@ async def exhaust() -> dict[str, float]:
         client.setblocking(False)
         client.connect_ex(("127.0.0.1", front.port))
     before = time.process_time()
-    await asyncio.sleep(1.2)
+    await pause(1.2)
     busy_s = time.process_time() - before
     for descriptor in taken:
         os.close(descriptor)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from roost.gateway.front.bodies import Bodies, too_many
+from roost.gateway.front.bodies import Bodies
 from roost.gateway.front.limits import FrontLimits
+from roost.gateway.front.refusals import TOO_MANY_BODIES
 from tests.conftest import Eventually
 from tests.gateway.front.conftest import Client, World, opened
 from tests.gateway.front.test_bridge import Wire, exchange_of
@@ -27,8 +28,7 @@ def test_a_budget() -> None:
     assert not bodies.room_for(5)
     bodies.give_back(6)
     assert bodies.room_for(10)
-    failure = too_many()
-    assert (failure.status, failure.reason, failure.retry_after_s) == (503, "overloaded", 1)
+    assert (TOO_MANY_BODIES.status, TOO_MANY_BODIES.retry_after_s) == (503, 1)
 
 
 async def holder(world: World, eventually: Eventually) -> Client:

@@ -14,7 +14,7 @@ from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.defects import where
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.limits import FrontLimits, Listener
-from roost.gateway.front.rendering import JSON_BODY, head_bytes
+from roost.gateway.front.rendering import JSON_BODY, Headers, head_bytes
 from roost.gateway.front.server import Front, open_front
 from roost.gateway.front.shared import Handler
 from tests.conftest import Eventually
@@ -297,7 +297,8 @@ def raised(work: Callable[[], object]) -> str:
 
 def test_where_names_the_innermost_frame_of_roost() -> None:
     """Frames of libraries and tests are passed over; none of roost is no place."""
-    module, _, line = raised(lambda: head_bytes(200, None, b"")).partition(":")  # type: ignore[arg-type]
+    no_headers: Headers = None  # type: ignore[assignment]
+    module, _, line = raised(lambda: head_bytes(200, no_headers, b"")).partition(":")
     assert module == "roost.gateway.front.rendering"
     assert int(line) > 0
     assert raised(lambda: 1 // 0) == ""

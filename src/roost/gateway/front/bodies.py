@@ -5,8 +5,6 @@ Each body has its own limit, but that times the number of connections is more th
 
 from __future__ import annotations
 
-from roost.errors import Failure
-
 
 class Bodies:
     """A budget in bytes: every piece of body takes from it, every finished request gives back."""
@@ -26,12 +24,3 @@ class Bodies:
     def give_back(self, count: int) -> None:
         """Hold this many bytes less."""
         self.held_bytes -= count
-
-
-def too_many() -> Failure:
-    """Return the failure of a body that no memory is left for."""
-    return Failure(
-        "overloaded",
-        "The bodies of other requests take all memory set aside for them; try again soon.",
-        retry_after_s=1,
-    )

@@ -10,6 +10,7 @@ import traceback
 
 from roost.errors import Failure, RoostError
 from roost.gateway.front.asgi import App, Receive, Scope, Send
+from roost.gateway.http1 import HttpParserCallbackError, HttpParserError
 from roost.observe import logs
 
 INTERNAL = Failure("internal", "Something went wrong in this server.")
@@ -23,9 +24,17 @@ def failure_of(error: Exception, request: str = "") -> Failure:
     return INTERNAL
 
 
+def parse_failure(error: HttpParserError) -> Failure:
+    """Return why parsing ended: the client's bytes, or a defect in a callback of ours."""
+    # The parser wraps what a callback raises, and would make a 400 of it.
+    cause = error.__context__
+    if isinstance(error, HttpParserCallbackError) and isinstance(cause, Exception):
+        return failure_of(cause)
+    return Failure("bad_request", "This is no valid HTTP/1.1.")
+
+
 def report(error: BaseException, request: str = "") -> None:
     """Log a defect; `request` is the id of the request it happened in, if there is one."""
-    # TRY400 would have the traceback, and with it the message.
     logs.get().error(
         "internal_error", error=type(error).__name__, where=where(error), request=request
     )

@@ -10,10 +10,12 @@ import msgspec
 
 from roost.errors import Failure
 from roost.gateway.front.access import Fields
+from roost.gateway.front.refusals import too_large
 
 _SINGLE = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"expect", b"upgrade"}
 )
+_OFFER = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _HEAD_OVERHEAD_BYTES = 4
 """What a header line has besides name and value: `: ` and CRLF."""
 
@@ -102,6 +104,13 @@ def _check_body(head: Head, body_max_bytes: int) -> Failure | None:
     return None
 
 
-def too_large(body_max_bytes: int) -> Failure:
-    """Return the failure of a body over the limit."""
-    return Failure("body_too_large", f"The body is over the limit of {body_max_bytes} bytes.")
+def wants_websocket(head: Head) -> bool:
+    """Whether this is the beginning of a WebSocket."""
+    return head.method == "GET" and head.fields.get(b"upgrade", b"").lower() == b"websocket"
+
+
+def without_offer(head: Head) -> bytes:
+    """Return the head as bytes, without its offer to speak something else."""
+    line = b"%b %b HTTP/%b\r\n" % (head.method.encode(), head.target, head.version.encode())
+    kept = [b"%b: %b\r\n" % header for header in head.headers if header[0] not in _OFFER]
+    return b"".join([line, *kept, b"\r\n"])

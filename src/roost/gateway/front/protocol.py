@@ -15,12 +15,18 @@ from collections import deque
 
 from roost.errors import Failure
 from roost.gateway.front import heads
-from roost.gateway.front.bodies import too_many
 from roost.gateway.front.bridge import Bridge, scope_of
-from roost.gateway.front.defects import failure_of, report
+from roost.gateway.front.defects import failure_of, parse_failure, report
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.heads import Head
-from roost.gateway.front.receipt import Phase, Receipt, Stall, head_too_large
+from roost.gateway.front.receipt import Phase, Receipt, Stall
+from roost.gateway.front.refusals import (
+    DRAINING,
+    TOO_MANY_BODIES,
+    TOO_MANY_CONNECTIONS,
+    head_too_large,
+    too_large,
+)
 from roost.gateway.front.rendering import (
     CONTINUE,
     ErrorBody,
@@ -31,32 +37,14 @@ from roost.gateway.front.rendering import (
 from roost.gateway.front.shared import Handler, Shared
 from roost.gateway.front.uvicorn_base import HttpToolsProtocol, get_local_addr, get_remote_addr
 from roost.gateway.http1 import (
-    HttpParserCallbackError,
     HttpParserError,
     HttpParserUpgrade,
     HttpRequestParser,
 )
 
-TOO_MANY_CONNECTIONS = Failure(
-    "overloaded", "Too many connections; try again soon.", retry_after_s=1
-)
-DRAINING = Failure(
-    "draining", "This instance is shutting down and takes no new requests.", retry_after_s=1
-)
-_HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
-
 
 class _StopParsingError(Exception):
     """Ends a parser callback; the reason is in `_refused`."""
-
-
-def _unread(error: HttpParserError) -> Failure:
-    """Return why parsing ended: the client's bytes, or a defect in a callback of ours."""
-    # The parser wraps what a callback raises, and would make a 400 of it.
-    cause = error.__context__
-    if isinstance(error, HttpParserCallbackError) and isinstance(cause, Exception):
-        return failure_of(cause)
-    return Failure("bad_request", "This is no valid HTTP/1.1.")
 
 
 class FrontProtocol(HttpToolsProtocol):
@@ -199,7 +187,7 @@ class FrontProtocol(HttpToolsProtocol):
             self._on_upgrade(data[int(upgrade.args[0]) :])
         except HttpParserError as error:
             if not self._discarding:
-                self._refuse(self._refused or _unread(error))
+                self._refuse(self._refused or parse_failure(error))
         else:
             oversize = self._receipt.oversize()
             if oversize is not None and not self._discarding:
@@ -224,12 +212,12 @@ class FrontProtocol(HttpToolsProtocol):
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         head = Head(method, self.url, version, self.headers, dict(self.headers))
         if self._receipt.over_head() and heads.size_bytes(head) > limits.head_max_bytes:
-            self._stop(head_too_large(limits))
+            self._stop(head_too_large(limits.head_max_bytes))
         failure = heads.check(head, limits.body_max_bytes)
         if failure is not None:
             self._stop(failure)
         if not self.shared.bodies.room_for(int(head.fields.get(b"content-length", b"0"))):
-            self._stop(too_many())
+            self._stop(TOO_MANY_BODIES)
         if len(self._waiting) >= limits.pipelined:
             self._stop(Failure("bad_request", "Too many requests wait on this connection."))
         if parser.should_upgrade():
@@ -245,11 +233,11 @@ class FrontProtocol(HttpToolsProtocol):
             return
         if not exchange.done:
             if not self.shared.bodies.room_for(len(body)):
-                self._stop(too_many())
+                self._stop(TOO_MANY_BODIES)
             self.shared.bodies.take(len(body))
         exchange.add_body(body)
         if exchange.received_bytes > self.shared.limits.body_max_bytes:
-            self._stop(heads.too_large(self.shared.limits.body_max_bytes))
+            self._stop(too_large(self.shared.limits.body_max_bytes))
         if exchange is not self._active:
             self._waiting_bytes += len(body)
             self._pause_reading_if_far_ahead()
@@ -435,7 +423,7 @@ class FrontProtocol(HttpToolsProtocol):
         head, self._upgrade = self._upgrade, None
         if head is None:
             return
-        if self._wants_websocket(head) and not self.busy:
+        if heads.wants_websocket(head) and not self.busy:
             if self.shared.draining:
                 self._refuse(DRAINING)
             else:
@@ -443,13 +431,8 @@ class FrontProtocol(HttpToolsProtocol):
             return
         # Any other upgrade may be ignored; the parser has skipped the body, so it is shown the head
         # again without the offer.
-        kept = [b"%b: %b\r\n" % header for header in head.headers if header[0] not in _HOP]
-        line = b"%b %b HTTP/%b\r\n" % (head.method.encode(), head.target, head.version.encode())
         self.parser = HttpRequestParser(self)
-        self.data_received(line + b"".join(kept) + b"\r\n" + rest)
-
-    def _wants_websocket(self, head: Head) -> bool:
-        return head.method == "GET" and head.fields.get(b"upgrade", b"").lower() == b"websocket"
+        self.data_received(heads.without_offer(head) + rest)
 
     def _to_websocket(self, head: Head, rest: bytes) -> None:
         self.shared.connections.discard(self)

@@ -6,8 +6,8 @@ from enum import Enum
 from math import inf
 
 from roost.errors import Failure
-from roost.gateway.front.heads import too_large
 from roost.gateway.front.limits import FrontLimits
+from roost.gateway.front.refusals import head_too_large, too_large
 
 
 class Phase(Enum):
@@ -76,7 +76,7 @@ class Receipt:
         with long extensions cannot go on for ever.
         """
         if self.phase is Phase.HEAD and self.over_head():
-            return head_too_large(self._limits)
+            return head_too_large(self._limits.head_max_bytes)
         most = 2 * self._limits.body_max_bytes + self._limits.pipelined_bytes
         if self.phase is Phase.BODY and self._wire_bytes > most:
             return too_large(self._limits.body_max_bytes)
@@ -84,11 +84,6 @@ class Receipt:
 
     def _enter(self, phase: Phase, deadline: float) -> None:
         self.phase, self.deadline, self._wire_bytes = phase, deadline, 0
-
-
-def head_too_large(limits: FrontLimits) -> Failure:
-    """Return the failure of a head over the limit."""
-    return Failure("headers_too_large", f"The head is over {limits.head_max_bytes} bytes.")
 
 
 class Stall:
