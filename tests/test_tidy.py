@@ -30,7 +30,7 @@ NO_ROOM = {"utils", "util", "helpers", "helper", "common", "manager", "managers"
 # May sleep for real: they wait for a process or a socket, and have a deadline.
 SLEEPERS = {"tests/conftest.py", "tests/system/processes.py"}
 # May start a task by hand: each keeps it, and ends it on close.
-TASK_OWNERS = {"src/roost/gateway/tasks.py"}
+TASK_OWNERS = {"src/roost/gateway/tasks.py", "src/roost/backends/render.py"}
 # Run by name from outside, so that nothing has to import them.
 ENTRY_POINTS = re.compile(
     r"roost\.(cli|bench|testing)\b|roost\.__main__|roost\.sim\.run$|.*\.shim$"

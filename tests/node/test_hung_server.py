@@ -1,4 +1,4 @@
-"""A model server that hangs, as a process: noticed, replaced, and the request that waited served."""
+"""A model server that hangs, as a process: noticed and replaced, and who waited is served."""
 
 from __future__ import annotations
 
@@ -51,15 +51,16 @@ class Rig:
         self.gateway = TestGateway(far)
 
     async def launch(
-        self, _model: ModelId, _runtime: RuntimeId, on_progress: Callable[[float], None]
+        self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
     ) -> Runtime:
         """Start one more server."""
         subject = self._subject
-        runtime = await subject.backend.start(
+        assert (model, runtime) == (MODEL, f"{MODEL}#{len(self.started) + 1}")
+        made = await subject.backend.start(
             subject.key, subject.manifest, subject.settings, on_progress
         )
-        self.started.append(runtime)
-        return runtime
+        self.started.append(made)
+        return made
 
     def stalls(self) -> int:
         """How often a runtime was found to hang."""
