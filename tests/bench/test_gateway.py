@@ -34,7 +34,7 @@ if shutil.which("cc"):
 
 def test_missing_peers_are_none(tmp_path: Path) -> None:
     """What is not installed is not started."""
-    scene = Scene(1, tmp_path, "key", tmp_path)
+    scene = Scene(1, tmp_path, "key", peers=tmp_path)
     assert scene.program("no-such-program-anywhere") is None
     assert list(VARIANTS)[:2] == ["direct", "roost"]
     running = VARIANTS["direct"](scene)

@@ -10,6 +10,7 @@ from roost import __version__
 from roost.dialects.openai_errors import model_not_found
 from roost.dialects.openai_models import model_body, models_body
 from roost.errors import Failure
+from roost.gateway.front.rendering import JSON_BODY
 from roost.observe.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
 
-_JSON = [(b"content-type", b"application/json")]
 _RANK: dict[LinkState, int] = {"alive": 3, "suspect": 2, "stale": 1, "dead": 0}
 _ABOUT = msgspec.json.encode(
     {"roost": __version__, "openai": "/v1", "health": "/health", "fleet": "/roost/v1/fleet"}
@@ -42,16 +42,16 @@ class Admin:
 
     def root(self, call: Call) -> None:
         """GET /: static, without data."""
-        call.exchange.reply(200, _JSON, _ABOUT)
+        call.exchange.reply(200, JSON_BODY, _ABOUT)
 
     def health(self, call: Call) -> None:
         """GET /health: the process lives."""
-        call.exchange.reply(200, _JSON, b'{"status":"ok"}')
+        call.exchange.reply(200, JSON_BODY, b'{"status":"ok"}')
 
     def ready(self, call: Call) -> None:
         """GET /ready: a request could be served; 503 with the reason otherwise."""
         if self._mind.coordinator.ready(self._mind.now_s):
-            call.exchange.reply(200, _JSON, b'{"status":"ready"}')
+            call.exchange.reply(200, JSON_BODY, b'{"status":"ready"}')
             return
         call.exchange.fail(
             Failure("starting", "No node with a usable model is connected.", retry_after_s=1)
@@ -78,13 +78,13 @@ class Admin:
 
     def models(self, call: Call) -> None:
         """GET /v1/models."""
-        call.exchange.reply(200, _JSON, models_body(self._mind.coordinator.models()))
+        call.exchange.reply(200, JSON_BODY, models_body(self._mind.coordinator.models()))
 
     def model(self, call: Call) -> None:
         """GET /v1/models/{id}; the id may hold slashes and colons, encoded or not."""
         for offer in self._mind.coordinator.models():
             if offer.model == call.rest:
-                call.exchange.reply(200, _JSON, model_body(offer))
+                call.exchange.reply(200, JSON_BODY, model_body(offer))
                 return
         call.exchange.fail(model_not_found(call.rest))
 
@@ -95,4 +95,4 @@ class Admin:
             "nodes": mind.coordinator.fleet(),
             "statistics": mind.coordinator.statistics(),
         }
-        call.exchange.reply(200, _JSON, msgspec.json.encode(body))
+        call.exchange.reply(200, JSON_BODY, msgspec.json.encode(body))

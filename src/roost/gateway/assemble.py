@@ -12,6 +12,7 @@ import msgspec
 from roost.errors import Failure
 from roost.fleet.coordinator import Coordinator
 from roost.gateway.admin import Admin
+from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone
 from roost.gateway.front.guard import guarded
 from roost.gateway.front.limits import FrontLimits, Listener
@@ -112,7 +113,11 @@ class Gateway:
 
     async def _serve_link(self, connection: GatewayConnection) -> None:
         link = NodeLink(connection, self._settings.link, self.mind)
-        ended: Failure = await link.run()
+        try:
+            ended: Failure = await link.run()
+        except Exception as error:  # noqa: BLE001 - one link's defect is not the gateway's end
+            defects.report(error)
+            return
         if not link.node:
             self._log.warning("node_refused", reason=ended.message)
 

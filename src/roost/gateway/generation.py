@@ -85,7 +85,9 @@ class Generation:
             self._go_on(call, dialect, parse(job))
 
     async def _begin_elsewhere(self, call: Call, dialect: Dialect, job: Job) -> None:
-        self._go_on(call, dialect, await self._parser.parse(job))
+        outcome = await self._parser.parse(job)
+        # Contained as the front contains what answers at once: a defect is told and logged.
+        call.exchange.answer(lambda _: self._go_on(call, dialect, outcome))
 
     def _go_on(self, call: Call, dialect: Dialect, outcome: Outcome) -> None:
         if call.exchange.done:

@@ -19,6 +19,7 @@ from roost.fleet.relay_effects import (
     RelayEffect,
     Send,
 )
+from roost.gateway.front.rendering import EVENT_STREAM, JSON_BODY, Headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,15 +29,6 @@ if TYPE_CHECKING:
     from roost.fleet.effects import Dispatch
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.turn import Turn
-
-Headers = list[tuple[bytes, bytes]]
-
-STREAM_HEADERS: Headers = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
-JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
 
 
 class StreamVoice(Protocol):
@@ -125,7 +117,7 @@ class StreamScribe:
         exchange, voice = self._exchange, self._voice
         match effect:
             case Commit():
-                exchange.start(200, STREAM_HEADERS + fact_headers(turn))
+                exchange.start(200, EVENT_STREAM + fact_headers(turn))
                 exchange.write(voice.head())
             case Send():
                 self._send(turn, effect)
@@ -170,7 +162,7 @@ class WholeScribe:
             case Send():
                 self._voice.roost_extra(facts(turn))
                 body = b"".join(self._voice.event(event) for event in effect.events)
-                self._exchange.reply(200, JSON_HEADERS + fact_headers(turn), body)
+                self._exchange.reply(200, JSON_BODY + fact_headers(turn), body)
             case Reject() | Break():
                 self._exchange.fail(effect.failure)
             case Abandon():
