@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -12,8 +11,9 @@ import pytest
 from roost.backends.render import Renderer, setup_for
 from roost.core.request import Message
 from roost.errors import Failure, RoostError
+from roost.gateway.loop import loop_factory
 from tests.backends.subjects import CHATML
-from tests.conftest import Eventually
+from tests.conftest import Eventually, until
 
 TODAY = "2026-02-03"
 HELLO = (Message("user", "hello"),)
@@ -119,16 +119,31 @@ async def test_refusals_come_through(template: str, reason: str, message: str) -
     await subject.close()
 
 
-async def test_a_killed_child_is_replaced() -> None:
-    """A child that was killed from outside costs at most the rendering that finds out."""
-    subject = renderer(CHATML)
-    await subject.warm()
-    (child,) = psutil.Process().children()
-    os.kill(child.pid, signal.SIGKILL)
-    failure = await failure_of(subject)
-    assert failure.reason == "bad_request"
-    assert len(await subject.render(HELLO, TODAY)) == 1
-    await subject.close()
+async def _kill_child(subject: Renderer, *, settle: bool) -> None:
+    (child,) = [p for p in psutil.Process().children() if "render_child" in " ".join(p.cmdline())]
+    child.kill()
+    if settle:
+        await until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.parametrize("settle", [True, False], ids=["idle", "at once"])
+@pytest.mark.parametrize(
+    "loops", [asyncio.new_event_loop, loop_factory()], ids=["asyncio", "uvloop"]
+)
+def test_an_accident_to_the_child_costs_no_chat(
+    loops: Callable[[], asyncio.AbstractEventLoop], *, settle: bool
+) -> None:
+    """Killed while it idles or just before it is asked: the next chat is rendered all the same."""
+
+    async def scene() -> None:
+        subject = renderer(CHATML)
+        await subject.render(HELLO, TODAY)
+        await _kill_child(subject, settle=settle)
+        assert "hello" in "".join(await subject.render(HELLO, TODAY))
+        await subject.close()
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(scene())
 
 
 async def test_a_caller_that_leaves_does_not_take_the_child_with_it(

@@ -21,12 +21,17 @@ from roost.errors import Failure, RoostError, fail
 
 CHILD = "roost.backends.render_child"
 MEMORY_MAX_BYTES = 1024 * 1024 * 1024
+ATTEMPTS = 2
 START_TIMEOUT_S = 20.0
 """For Python to start, on however loaded a machine; rendering has its own, shorter time."""
 
 FRAME_EXTRA_BYTES = 64 * 1024
 _NO_START = Failure("runtime_error", "The process that renders chat templates does not start.")
 _NO_COMPILE = Failure("unsupported", "The model's chat template takes too long to compile.")
+
+
+class _GoneError(Exception):
+    """The child has ended, before or while it was asked."""
 
 
 class Renderer:
@@ -79,8 +84,13 @@ class Renderer:
             _kill(self._process)
 
     async def _exchanged(self, frame: bytes) -> Reply:
-        process = await self._started()
-        return await self._asked(process, frame, self._timeout_s, self._too_much)
+        for _ in range(ATTEMPTS):
+            process = await self._started()
+            with contextlib.suppress(_GoneError):
+                return await self._asked(process, frame, self._timeout_s, self._too_much)
+        # Once can be an accident to the child. Twice it is this template with these messages: the
+        # kernel ends a child that takes more memory or time than it may.
+        raise RoostError(self._too_much)
 
     def _end_turn(self, exchange: asyncio.Task[Reply]) -> None:
         self._turn.release()
@@ -91,18 +101,29 @@ class Renderer:
     async def _started(self) -> asyncio.subprocess.Process:
         if self._closed:
             raise fail("runtime_died", "The runtime has ended.")
-        if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                # -P: whatever lies in the working directory is not ours to import.
-                *(sys.executable, "-P", "-m", CHILD),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            await self._asked(self._process, b"", START_TIMEOUT_S, _NO_START)
-            await self._asked(self._process, pack(self._setup), self._timeout_s, _NO_COMPILE)
-        return self._process
+        if self._process is not None and self._process.returncode is not None:
+            await self._end()
+        return self._process or await self._start()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        self._process = process = await asyncio.create_subprocess_exec(
+            # -P: whatever lies in the working directory is not ours to import.
+            *(sys.executable, "-P", "-m", CHILD),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        steps = (
+            (b"", START_TIMEOUT_S, _NO_START),
+            (pack(self._setup), self._timeout_s, _NO_COMPILE),
+        )
+        for frame, timeout_s, otherwise in steps:
+            try:
+                await self._asked(process, frame, timeout_s, otherwise)
+            except _GoneError:
+                raise RoostError(otherwise) from None
+        return process
 
     async def _asked(
         self,
@@ -111,16 +132,23 @@ class Renderer:
         timeout_s: float,
         otherwise: Failure,
     ) -> Reply:
-        """Send a frame and take the reply; a child that does not give one is ended."""
+        """Send a frame and take the reply; a child that does not give one is ended.
+
+        Raises `otherwise` for a child that takes too long, `_GoneError` for one that has ended.
+        """
         assert process.stdin
         try:
             async with asyncio.timeout(timeout_s):
                 process.stdin.write(frame)
                 await process.stdin.drain()
                 return await self._reply(process)
-        except (OSError, TimeoutError, EOFError, ValueError):
+        except (TimeoutError, ValueError):
             await self._end()
             raise RoostError(otherwise) from None
+        except (OSError, EOFError, RuntimeError):
+            # RuntimeError is how uvloop says that a pipe has been closed.
+            await self._end()
+            raise _GoneError from None
         except asyncio.CancelledError:
             # Half a conversation is left in the pipes, and nobody to finish it.
             await self._end()

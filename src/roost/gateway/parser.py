@@ -19,8 +19,13 @@ from roost.gateway.parsing import Job, Outcome, Unreadable
 CHILD = "roost.gateway.parser_child"
 LENGTH = struct.Struct(">I")
 TIMEOUT_S = 30.0
+ATTEMPTS = 2
+"""One accident of the child is made good; a body that ends it twice is refused."""
+
 DEFECT = Failure("internal", "The request could not be read.")
 
+# RuntimeError is how uvloop says that a pipe has been closed.
+_GONE = (OSError, EOFError, TimeoutError, RuntimeError, msgspec.MsgspecError)
 _decoder: msgspec.msgpack.Decoder[Outcome] = msgspec.msgpack.Decoder(Outcome)
 
 
@@ -34,23 +39,28 @@ class Parser:
     async def parse(self, job: Job) -> Outcome:
         """Read a body; a child that fails costs this request an `internal` and is replaced."""
         async with self._turn:
-            try:
-                async with asyncio.timeout(TIMEOUT_S):
-                    return await self._ask(job)
-            except (OSError, EOFError, TimeoutError, msgspec.MsgspecError):
-                await self._end()
-                return Unreadable(DEFECT)
-            except asyncio.CancelledError:
-                # Half a conversation is left in the pipes, and nobody to finish it.
-                await self._end()
-                raise
+            for _ in range(ATTEMPTS):
+                with contextlib.suppress(*_GONE):
+                    return await self._asked(job)
+        return Unreadable(DEFECT)
 
     async def close(self) -> None:
         """End the child."""
         async with self._turn:
             await self._end()
 
+    async def _asked(self, job: Job) -> Outcome:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await self._ask(job)
+        except BaseException:
+            # Half a conversation is left in the pipes, and nobody to finish it.
+            await self._end()
+            raise
+
     async def _ask(self, job: Job) -> Outcome:
+        if self._process is not None and self._process.returncode is not None:
+            await self._end()
         process = self._process or await self._start()
         assert process.stdin is not None, "started with a pipe"
         assert process.stdout is not None, "started with a pipe"
