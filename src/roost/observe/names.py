@@ -80,5 +80,6 @@ EVENTS: dict[str, str] = {
     "runtime_gone": "A runtime has ended.",
     "upstream_health": "An upstream has become healthy or unhealthy.",
     "upstream_report": "Counters of one upstream or of the fleet, every 20 s.",
+    "websocket_note": "A library's complaint about a WebSocket; the peer broke off or misbehaved.",
     "internal_error": "A defect in roost; the request was answered with 500.",
 }

@@ -6,6 +6,7 @@ client sent.
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 
 from roost.errors import Failure, RoostError
@@ -65,6 +66,8 @@ def contained(app: App) -> App:
             await app(scope, receive, send)
         except OSError:
             return  # the peer has left
+        except asyncio.CancelledError:
+            return  # the front closes; the protocol would swallow this too, but print it first
         except Exception as error:  # noqa: BLE001 - the connection ends, whatever it is
             failure_of(error)
 

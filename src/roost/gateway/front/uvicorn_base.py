@@ -21,6 +21,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 
 from roost.gateway.front.asgi import App
+from roost.gateway.front.foreign_logs import quieten
 from roost.gateway.front.limits import FrontLimits
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ __all__ = [
     "get_remote_addr",
     "uvicorn_config",
 ]
+
+_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
+"""Every logger of uvicorn; the WebSocket library under it is handed one of them."""
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
@@ -80,6 +84,10 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.close":
             self._abort_later()
         await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            # The handshake has ended in a refusal. uvicorn does not note that, and would complain
+            # of an application that never answered.
+            self.handshake_complete = True
 
     def _abort_later(self) -> None:
         if self._abort_timer is None and not self.disconnected:
@@ -88,6 +96,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
 def uvicorn_config(app: App, limits: FrontLimits) -> Config:
     """Build a configuration that leaves logging, signals, loop and lifespan to roost."""
+    quieten(_LOGGERS)
     config = Config(
         app,
         http=HttpToolsProtocol,
