@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -48,7 +50,7 @@ class Trio:
         self.url = self.gateway.url()
         token = start("token", "--json")
         assert token.ends() == 0
-        self._token = json.loads(token.output)["token"]
+        self.token = json.loads(token.output)["token"]
         self.nodes: dict[str, Roost] = {}
         for _ in range(2):
             self.add_node()
@@ -57,7 +59,7 @@ class Trio:
         """Start one more node and wait until it has joined."""
         before = {node for node, state in fleet(self.url).items() if state == "alive"}
         node = self.start(
-            *("node", "--join", self.url, "--token", self._token, "--backend", "scripted"),
+            *("node", "--join", self.url, "--token", self.token, "--backend", "scripted"),
             *("--ctx", "32768", "--slots", "2", *QUICK, *PINGS),
         )
         node.wait_for("link_up")
@@ -262,3 +264,19 @@ def test_a_gateway_that_stops_with_nodes_joined_says_nothing_odd(trio: Trio) -> 
     for node in trio.nodes.values():
         node.wait_for("link_down")
         assert "Traceback" not in node.output
+
+
+def test_a_copied_home_is_noticed_and_does_not_flap(trio: Trio, tmp_path: Path, home: Path) -> None:
+    """Of two processes with one identity the newer serves and the other ends with the reason."""
+    copy = tmp_path / "copy"
+    shutil.copytree(home, copy)
+    arguments = ("node", "--join", trio.url, "--token", trio.token, "--backend", "scripted")
+    with Roost(tmp_path / "copy.log", *arguments, home=copy) as twin:
+        twin.wait_for("link_up")
+        trio.gateway.wait_for("node_clash")
+        wait(lambda: any(n.process.poll() is not None for n in trio.nodes.values()), "one ends")
+        (ended,) = [node for node in trio.nodes.values() if node.process.poll() is not None]
+        assert "copy" in ended.output
+        assert "Traceback" not in ended.output
+        wait(lambda: len(trio.alive()) == 2, "two nodes are alive")
+        assert twin.process.poll() is None

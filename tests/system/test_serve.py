@@ -156,6 +156,8 @@ def test_an_address_in_use_is_said_in_one_line(start: Start) -> None:
     [
         (("--host", "0.0.0.0"), "roost keys add"),
         (("--default-model", "nope"), "no model 'nope'"),
+        (("--backend", "scriptd"), "there is no backend 'scriptd'"),
+        (("--tls-cert", "/no/such", "--tls-key", "/no/such"), "--tls-cert"),
         (("--queue-length", "-3"), "--queue-length"),
         (("/does/not/exist.gguf",), "No such file"),
     ],

@@ -6,19 +6,19 @@ import asyncio
 import random
 import sys
 from functools import partial
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from roost.cli import options
 from roost.cli.gateway_parts import is_loopback
 from roost.cli.model_watch import Watch, watch
-from roost.cli.node_parts import NODE_SETTINGS, Parts, open_node
+from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node
 from roost.cli.stores import open_stores
 from roost.errors import RoostError, fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.node.socket_connection import Address, dial, link_url
 from roost.observe import logs
+from roost.store.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from roost.cli.lifetime import Lifetime
@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
     lifetime = options.start_lifetime(parsed)
     from roost.gateway.loop import run
 
+    check_backend(settings)
     _warn_in_the_clear(link_url(parsed.join))
     address = Address(parsed.join, parsed.token, parsed.ca_file, settings.link_message_max_bytes)
     return run(_node(settings, address, lifetime))
@@ -61,7 +62,7 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
         if not models:
             raise fail("bad_request", "No model is installed here: see `roost pull --help`.")
         identity, held = stores.home.claim_node()
-        with held, TemporaryDirectory(prefix="roost-") as folder:
+        with held, scratch_folder() as folder:
             parts = open_node(settings, stores, models, identity, folder)
             watching = Watch(stores.models, models, settings.models_poll_s)
             await _live(parts, watching, address, lifetime)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from roost import __version__
 from roost.backends.base import StartSettings
-from roost.backends.registry import backend_for, make
+from roost.backends.registry import AUTO, NAMES, backend_for, make
 from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
+from roost.errors import fail
 from roost.node.agent import Agent
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.pace import PaceSettings
@@ -74,6 +75,14 @@ def open_node(
     limits = _loop_settings(settings)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     return Parts(loop, shelf)
+
+
+def check_backend(settings: Settings) -> None:
+    """Refuse a backend that is not in the list, before anything starts."""
+    names = (AUTO, *NAMES)
+    if settings.backend not in names:
+        message = f"--backend: there is no backend {settings.backend!r}; there are "
+        raise fail("bad_request", message + ", ".join(names) + ".", param="backend")
 
 
 def preloaded(settings: Settings, models: Sequence[Manifest]) -> ModelId | None:

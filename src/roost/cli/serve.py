@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from roost.cli import options
 from roost.cli.banner import banner
 from roost.cli.gateway_parts import GATEWAY_SETTINGS
 from roost.cli.model_watch import Watch, watch
-from roost.cli.node_parts import NODE_SETTINGS, Parts, open_node, preloaded
+from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node, preloaded
 from roost.cli.stores import Stores, open_to_listen
 from roost.errors import fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.observe import logs
+from roost.store.scratch import scratch_folder
 from roost.wire.memory import NodeConnection, memory_pair
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def run(settings: Settings, lifetime: Lifetime, file: str | None = None) -> int:
     """Serve with these settings; `file` is a model file that stays where it is."""
     from roost.gateway.loop import run as run_loop
 
+    check_backend(settings)
     stores = open_to_listen(settings)
     try:
         models = _models(stores, file)
@@ -86,16 +87,18 @@ async def _serve(
     watching: Watch | None,
 ) -> int:
     from roost.cli.access import by_keys, by_tokens
-    from roost.cli.gateway_parts import gateway_settings
+    from roost.cli.gateway_parts import gateway_settings, said_where
     from roost.gateway.assemble import open_gateway
 
     lifetime.listen()
-    gateway = await open_gateway(
-        gateway_settings(settings), by_keys(stores.keys, settings.host), by_tokens(stores.tokens)
-    )
+    authorise = by_keys(stores.keys, settings.host)
+    with said_where(settings):
+        gateway = await open_gateway(
+            gateway_settings(settings), authorise, by_tokens(stores.tokens)
+        )
     try:
         identity, held = stores.home.claim_node()
-        with held, TemporaryDirectory(prefix="roost-") as folder:
+        with held, scratch_folder() as folder:
             parts = open_node(settings, stores, models, identity, folder)
             node = parts.node
             async with asyncio.TaskGroup() as group:

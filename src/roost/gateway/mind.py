@@ -106,6 +106,11 @@ class Mind:
 
     def node_joined(self, link: NodeLink, name: str, instance: str) -> None:
         """A node's handshake is complete; an older link of the same node is replaced."""
+        old = self.links.get(link.node)
+        if old is not None and old.instance != instance:
+            # Two processes with one identity would take it from each other for ever.
+            old.supplanted = True
+            self.log.warning("node_clash", node=link.node, name=name)
         effects = self.coordinator.on_node_joined(link.node, name, instance, self.now_s)
         # The coordinator may ask to disconnect the node's older link: perform that before the new
         # one takes its place in the table.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from roost.core.ids import NodeId, RequestId, RuntimeId, StreamId
-from roost.errors import RoostError
+from roost.errors import Failure, RoostError
 from roost.wire.codec import FRAME_MAX_BYTES
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
@@ -34,10 +34,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roost.core.snapshots import RuntimeView
-    from roost.errors import Failure
     from roost.fleet.effects import Dispatch
     from roost.gateway.turn import Turn
     from roost.wire.memory import GatewayConnection
+
+
+SUPPLANTED = Failure(
+    "node_lost",
+    "Another node with this node's identity has joined. If one ROOST_HOME is a copy of the other, "
+    "remove the folder `nodes` of the copy.",
+)
 
 
 class GatewayLinkSettings(msgspec.Struct, frozen=True):
@@ -111,6 +117,8 @@ class NodeLink:
         self._heard_every_s = settings.link.ping_s / 4
         self._heard_s = loop.time()
         self.node = NodeId("")
+        self.instance = ""
+        self.supplanted = False
 
     # --- what the gateway says
 
@@ -158,8 +166,11 @@ class NodeLink:
         return new
 
     def shut(self, failure: Failure) -> None:
-        """End the link from this side."""
-        self._pump.post(Goodbye(failure, again=True))
+        """End the link from this side; a node whose identity another one has taken stays away."""
+        if self.supplanted:
+            self._pump.post(Goodbye(SUPPLANTED, again=False))
+        else:
+            self._pump.post(Goodbye(failure, again=True))
 
     async def run(self) -> Failure:
         """Serve the link until it ends, and say why it did; never raises for what the node does."""
@@ -172,7 +183,7 @@ class NodeLink:
         self._note_heard()
         match message:
             case Hello():
-                self.node = message.node
+                self.node, self.instance = message.node, message.instance
                 self._listener.node_joined(self, message.name, message.instance)
             case Status():
                 self._backends = {view.model: view.backend for view in message.status.runtimes}

@@ -67,6 +67,7 @@ EVENTS: dict[str, str] = {
     "node_joined": "A node's link is up and its first report has arrived.",
     "node_state": "A node's link state has changed.",
     "node_left": "A node's link is gone.",
+    "node_clash": "A node has joined with the identity of one that is joined; that one has to go.",
     "node_refused": "A node tried to join and was turned away.",
     "link_up": "This node has joined a gateway.",
     "link_down": "This node has lost a gateway and dials again.",

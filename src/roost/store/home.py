@@ -146,6 +146,8 @@ class Home:
 
         The record also ends with this process. `pid` is this process's own unless told otherwise.
         """
+        # Whoever was killed could not remove its record; whoever comes next does.
+        self.running_instances()
         pid = os.getpid() if pid is None else pid
         name = f"{pid}-{secrets.token_hex(4)}"
         hidden = self.instances / f".{name}"
