@@ -11,6 +11,7 @@ from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Asked
 from roost.gateway.front.router import NotMatched, Router, percent_decoded
+from roost.gateway.front.shared import Early
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from roost.gateway.front.access import Gate
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.front.rendering import Headers
-    from roost.gateway.front.shared import Handler
+    from roost.gateway.front.shared import Match
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -74,8 +75,8 @@ class Routes:
         """Serve these methods of this pattern; GET brings HEAD with it."""
         self._router.add(methods, pattern, endpoint)
 
-    def match(self, exchange: Exchange) -> Handler | Failure | None:
-        """Let the exchange through the gate and find who answers it."""
+    def match(self, exchange: Exchange) -> Match:
+        """Let the exchange through the gate and find who answers it; no body changes a refusal."""
         method = exchange.head.method
         raw_path = self._places.inside(exchange.raw_path.decode("ascii"))
         if raw_path is None:
@@ -86,10 +87,10 @@ class Routes:
         if isinstance(verdict, Failure):
             return verdict
         if method == "OPTIONS":
-            return partial(_preflight, list(self._gate.preflight(asked)))
+            return Early(partial(_preflight, list(self._gate.preflight(asked))))
         found = self._router.match(method, raw_path)
         if isinstance(found, NotMatched):
-            return partial(_not_matched, found)
+            return Early(partial(_not_matched, found))
         tenant = verdict.tenant or TenantId(f"addr:{self._places.client(exchange)}")
         return partial(_answer, found.handler, tenant, verdict.role, found.rest)
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from roost.errors import Failure, fail
+from roost.errors import fail
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.defects import where
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.rendering import JSON_BODY, Headers, head_bytes
 from roost.gateway.front.server import Front, open_front
-from roost.gateway.front.shared import Handler
+from roost.gateway.front.shared import Match
 from tests.conftest import Eventually
 from tests.gateway.front.conftest import GET, Client
 from tests.gateway.front.test_protocol import post
@@ -34,7 +34,7 @@ class Faulty:
     on_handle: Callable[[Exchange], None] = lambda _: None
     seen: list[Exchange] = field(default_factory=list)
 
-    def match(self, exchange: Exchange) -> Handler | Failure | None:
+    def match(self, exchange: Exchange) -> Match:
         """Match everything."""
         self.on_match(exchange)
         return self.handle

@@ -83,6 +83,7 @@ class Bridge:
                 self._body_given = exchange.complete
                 more = not exchange.complete
                 return {"type": "http.request", "body": body, "more_body": more}
+            exchange.want_body()
             await self._changed.wait()
         return {"type": "http.disconnect"}
 

@@ -15,8 +15,9 @@ from typing import Protocol
 from roost.core.ids import RequestId
 from roost.errors import Failure
 from roost.gateway.front.defects import failure_of
-from roost.gateway.front.heads import Head, path_of
+from roost.gateway.front.heads import Head, asks_first, path_of
 from roost.gateway.front.rendering import (
+    CONTINUE,
     LAST_CHUNK,
     ErrorBody,
     Headers,
@@ -105,6 +106,7 @@ class Exchange:
     """
 
     __slots__ = (
+        "_asks_first",
         "_chunked",
         "_conn",
         "_head",
@@ -154,6 +156,7 @@ class Exchange:
         self._chunked = False
         self._left: int | None = None
         self._mute = head.method == "HEAD"
+        self._asks_first = asks_first(head)
 
     @property
     def local(self) -> str:
@@ -169,6 +172,12 @@ class Exchange:
     def blocked(self) -> bool:
         """Whether the producer should wait before it writes more."""
         return self._conn.blocked
+
+    def want_body(self) -> None:
+        """Say "100 Continue" to a client that keeps its body back until it hears that."""
+        if self._asks_first and not (self.complete or self.started):
+            self._asks_first = False
+            self._conn.put(CONTINUE)
 
     def take_body(self) -> bytes:
         """Return what has arrived of the body since the last call."""
@@ -213,6 +222,9 @@ class Exchange:
         self.started = True
         self.status = status
         self.keep_alive = self.keep_alive and not self._conn.ending
+        if self._asks_first and not self.complete:
+            # Nobody knows now whether the body will still come or the next request instead.
+            self.keep_alive = False
         lines = [*headers, *self.extra]
         bodiless = status in _BODILESS
         self._mute = self._mute or bodiless

@@ -104,6 +104,14 @@ def _check_body(head: Head, body_max_bytes: int) -> Failure | None:
     return None
 
 
+def asks_first(head: Head) -> bool:
+    """Whether the client may keep the body back until it has heard that it is wanted."""
+    fields = head.fields
+    if head.version != "1.1" or fields.get(b"expect", b"").lower() != b"100-continue":
+        return False
+    return b"transfer-encoding" in fields or int(fields.get(b"content-length", b"0")) > 0
+
+
 def wants_websocket(head: Head) -> bool:
     """Whether this is the beginning of a WebSocket."""
     return head.method == "GET" and head.fields.get(b"upgrade", b"").lower() == b"websocket"

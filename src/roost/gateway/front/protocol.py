@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 
 from roost.errors import Failure
 from roost.gateway.front import heads
@@ -28,13 +29,12 @@ from roost.gateway.front.refusals import (
     too_large,
 )
 from roost.gateway.front.rendering import (
-    CONTINUE,
     ErrorBody,
     failure_headers,
     head_bytes,
     id_lines,
 )
-from roost.gateway.front.shared import Handler, Shared
+from roost.gateway.front.shared import Early, Match, Shared
 from roost.gateway.front.uvicorn_base import HttpToolsProtocol, get_local_addr, get_remote_addr
 from roost.gateway.http1 import (
     HttpParserError,
@@ -208,6 +208,8 @@ class FrontProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Check the head and find out who answers."""
+        if self._discarding:
+            raise _StopParsingError  # the connection's last reply has been sent
         parser, limits = self.parser, self.shared.limits
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         head = Head(method, self.url, version, self.headers, dict(self.headers))
@@ -248,7 +250,7 @@ class FrontProtocol(HttpToolsProtocol):
         if exchange is None:
             return
         self._receipt.on_complete()
-        self._discarding = not exchange.keep_alive
+        self._discarding = self._discarding or not exchange.keep_alive
         exchange.on_complete()
         if exchange is self._active:
             self._begin(exchange)
@@ -260,18 +262,18 @@ class FrontProtocol(HttpToolsProtocol):
     def _take(self, exchange: Exchange) -> None:
         exchange.keep_alive = exchange.head.version == "1.1" and self.parser.should_keep_alive()
         answer = self._match(exchange)
-        if answer is None:
-            exchange.handler, exchange.early = self._run_asgi, True
-        elif isinstance(answer, Failure):
-            failure = answer
-            exchange.handler, exchange.early = (lambda e: e.fail(failure)), True
+        exchange.early = answer is None or isinstance(answer, Early | Failure)
+        if isinstance(answer, Failure):
+            exchange.handler = partial(Exchange.fail, failure=answer)
+        elif isinstance(answer, Early):
+            exchange.handler = answer.handler
         else:
-            exchange.handler = answer
+            exchange.handler = answer or self._run_asgi
         self._receiving = exchange
         self._waiting.append(exchange)
         self._advance()
 
-    def _match(self, exchange: Exchange) -> Handler | Failure | None:
+    def _match(self, exchange: Exchange) -> Match:
         if self.shared.draining:
             exchange.keep_alive = False
             return DRAINING
@@ -288,7 +290,7 @@ class FrontProtocol(HttpToolsProtocol):
         self._advancing = True
         while self._active is None and self._waiting:
             self._active = self._waiting.popleft()
-            self._open(self._active)
+            self._begin(self._active)
         self._advancing = False
         if not self._waiting:
             self._waiting_bytes = 0
@@ -296,17 +298,13 @@ class FrontProtocol(HttpToolsProtocol):
         if self._active is None:
             self._on_all_answered()
 
-    def _open(self, exchange: Exchange) -> None:
-        expects = exchange.fields.get(b"expect", b"").lower() == b"100-continue"
-        if expects and not exchange.complete and exchange.head.version == "1.1":
-            self.put(CONTINUE)
-        self._begin(exchange)
-
     def _begin(self, exchange: Exchange) -> None:
         handler = exchange.handler
         if handler is not None and (exchange.early or exchange.complete):
             exchange.handler = None
             exchange.answer(handler)
+        else:
+            exchange.want_body()
 
     def _on_all_answered(self) -> None:
         if self._refused is not None:
@@ -344,9 +342,9 @@ class FrontProtocol(HttpToolsProtocol):
         self._discarding = True
         self._refused = failure
         broken, self._receiving = self._receiving, None
-        if broken is not None and broken is self._active:
+        if broken is not None and (broken is self._active or broken.done):
             self._active = None
-            # An answer that has begun cannot be followed by another one.
+            # An answer that has begun, or was given early, cannot be followed by another one.
             refusal = None if broken.started else failure
             broken.on_gone()
             self._send_refusal(refusal)

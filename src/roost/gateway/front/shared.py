@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import msgspec
+
 from roost.dialects.openai_errors import error_body as openai_error
 from roost.errors import Failure
 from roost.gateway.front.asgi import App
@@ -25,11 +27,21 @@ Handler: TypeAlias = Callable[[Exchange], None]
 """Who answers a request once its body is whole."""
 
 
+class Early(msgspec.Struct, frozen=True):
+    """Who answers without the body: the head alone has decided."""
+
+    handler: Handler
+
+
+Match: TypeAlias = Handler | Early | Failure | None
+"""Who answers: once the body is whole, or at once, or with a failure at once; None for ASGI."""
+
+
 class Direct(Protocol):
     """Routes that are served by callbacks, without a task and without ASGI messages."""
 
-    def match(self, exchange: Exchange) -> Handler | Failure | None:
-        """Return who answers once the body is whole, a failure to answer now, or None for ASGI."""
+    def match(self, exchange: Exchange) -> Match:
+        """Find who answers."""
         ...
 
 
