@@ -110,7 +110,7 @@ def test_every_type_is_read_from_text_and_from_the_file() -> None:
         ("ROOST_BODY_MAX_BYTES", "16MB", "a whole number of bytes"),
         ("ROOST_PORT", "65536", "from 0 to 65535"),
         ("ROOST_STRICT", "perhaps", "true or false"),
-        ("ROOST_POLICY", "fastest", "one of least_inflight, weighted, random"),
+        ("ROOST_POLICY", "fastest", "one of predicted, least_inflight, weighted"),
     ],
 )
 def test_wrong_text_is_refused_by_name(variable: str, value: str, wanted: str) -> None:

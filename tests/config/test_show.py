@@ -43,7 +43,7 @@ def test_a_verb_cannot_ask_for_a_setting_that_is_none() -> None:
 def test_help_names_units_and_choices() -> None:
     """The help of a flag shows what to write."""
     text = parser("queue.wait_s", "policy", "strict", "allowed_hosts", "ctx").format_help()
-    for words in ("--queue-wait-s S", "{least_inflight,weighted,random}", "A,B", "--ctx TOKENS"):
+    for words in ("--queue-wait-s S", "{predicted,least_inflight,weighted,", "A,B", "--ctx TOKENS"):
         assert words in text
 
 

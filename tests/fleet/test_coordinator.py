@@ -29,9 +29,10 @@ def test_a_request_is_dispatched_and_its_place_returns() -> None:
     """The plain course: chosen, leased, finished, released."""
     fleet = Fleet()
     fleet.join("a")
-    assert fleet.ask("r") == [
-        Dispatch(RequestId("r"), 1, A, "cold", "no_home", queued_s=0.0, deadline_s=None)
-    ]
+    (first,) = of(fleet.ask("r"), Dispatch)
+    assert (first.request, first.attempt, first.node) == (RequestId("r"), 1, A)
+    assert (first.placement, first.why, first.queued_s) == ("cold", "no_home", 0.0)
+    assert (first.deadline_s, first.candidates, first.runner_up) == (None, 1, None)
     assert fleet.machine.statistics().leases == 1
     fleet.start("r")
     fleet.token("r")

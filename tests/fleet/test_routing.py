@@ -1,4 +1,4 @@
-"""Filters, scorers and the picker."""
+"""Filters, the picker, and what a choice says about itself."""
 
 from __future__ import annotations
 
@@ -9,45 +9,43 @@ import msgspec
 import pytest
 
 from roost.core.ids import NodeId
-from roost.fleet.routing import (
-    Ask,
-    Candidate,
-    Choice,
-    choose,
-    hopeful,
-    obstacle,
-    score_inflight,
-    score_random,
-    score_weighted,
-)
+from roost.fleet.routing import Choice, choose, hopeful, obstacle, only_too_long
+from roost.fleet.scoring import SCORERS, Ask, Candidate
 from roost.fleet.settings import Policy
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
-FREE = Candidate(A, "alive", usable=True, draining=False, held=0, capacity=4, in_flight=0)
+FREE = Candidate(A, capacity=4)
+SURE = Candidate(A, capacity=4, sure=True, prefill_s=0.01, decode_s=0.1)
 
 
-def candidate(node: NodeId = A, **changes: object) -> Candidate:
+def candidate(node: NodeId = A, base: Candidate = FREE, **changes: object) -> Candidate:
     """A free candidate with these changes."""
-    return msgspec.structs.replace(FREE, node=node, **changes)
+    return msgspec.structs.replace(base, node=node, **changes)
+
+
+def chosen(ask: Ask, candidates: list[Candidate], policy: Policy, seed: int = 1) -> Choice:
+    """The choice, where there has to be one."""
+    choice = choose(ask, candidates, policy, random.Random(seed))
+    assert choice is not None
+    return choice
 
 
 @pytest.mark.parametrize(
-    ("one", "tried", "expected"),
+    ("one", "ask", "expected"),
     [
-        (FREE, set(), ""),
-        (FREE, {A}, "tried"),
-        (candidate(usable=False), set(), "unusable"),
-        (candidate(state="suspect"), set(), "suspect"),
-        (candidate(state="stale"), set(), "suspect"),
-        (candidate(draining=True), set(), "draining"),
-        (candidate(held=4), set(), "busy"),
-        (candidate(backing_off=True), set(), "busy"),
-        (candidate(capacity=0), set(), "busy"),
+        (FREE, Ask(), ""),
+        (FREE, Ask(tried=frozenset({A})), "tried"),
+        (candidate(closed="draining"), Ask(), "draining"),
+        (candidate(ctx=100), Ask(least_tokens=99), ""),
+        (candidate(ctx=100), Ask(least_tokens=100), "too_long"),
+        (candidate(ctx=100, token_bytes=10), Ask(prompt_bytes=990), ""),
+        (candidate(ctx=100, token_bytes=10), Ask(prompt_bytes=991), "too_long"),
+        (candidate(ctx=100), Ask(prompt_bytes=10**6, prompt_tokens=10**5), ""),
     ],
 )
-def test_obstacles(one: Candidate, tried: set[NodeId], expected: str) -> None:
-    """Each filter rules out for a reason that can be told."""
-    assert obstacle(one, tried) == expected
+def test_obstacles(one: Candidate, ask: Ask, expected: str) -> None:
+    """Each filter rules out for a reason that can be told; an estimate rules out nobody."""
+    assert obstacle(one, ask) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,68 +53,92 @@ def test_obstacles(one: Candidate, tried: set[NodeId], expected: str) -> None:
     [
         ([], False),
         ([FREE], True),
-        ([candidate(held=4)], True),
-        ([candidate(state="suspect")], True),
-        ([candidate(draining=True)], False),
-        ([candidate(usable=False)], False),
-        ([candidate(B), candidate(draining=True)], True),
+        ([candidate(closed="busy")], True),
+        ([candidate(closed="suspect")], True),
+        ([candidate(closed="broken")], True),
+        ([candidate(closed="draining")], False),
+        ([candidate(closed="unusable")], False),
+        ([candidate(B), candidate(closed="draining")], True),
     ],
 )
 def test_hope(candidates: list[Candidate], expected: bool) -> None:
-    """Waiting helps against silence and fullness, not against failure and leaving."""
-    assert hopeful(candidates, set()) is expected
-    assert hopeful(candidates, {A, B}) is False
+    """Waiting helps against silence, fullness and a tripped breaker, not against leaving."""
+    assert hopeful(candidates, Ask()) is expected
+    assert hopeful(candidates, Ask(tried=frozenset({A, B}))) is False
+
+
+def test_too_long_for_all() -> None:
+    """Only if the length is everybody's reason is it the client's fault."""
+    ask = Ask(least_tokens=200)
+    assert only_too_long([candidate(ctx=100)], ask)
+    assert not only_too_long([candidate(ctx=100), candidate(B, ctx=300, closed="busy")], ask)
+    assert not only_too_long([], ask)
 
 
 @pytest.mark.parametrize(
     ("ask", "candidates", "expected"),
     [
-        (Ask(), [FREE], Choice(A, "cold", "no_home")),
-        (Ask(), [candidate(held=4)], None),
-        (Ask(home=A), [candidate(in_flight=3), candidate(B)], Choice(A, "warm", "home")),
-        (Ask(home=A), [candidate(held=4), candidate(B)], Choice(B, "moved", "home_busy")),
-        (Ask(home=A), [candidate(held=4), candidate(B, held=4)], None),
-        (
-            Ask(home=A),
-            [candidate(state="suspect"), candidate(B)],
-            Choice(B, "moved", "home_suspect"),
-        ),
-        (Ask(home=C), [candidate(B)], Choice(B, "moved", "home_unusable")),
-        (Ask(lost="home_gone"), [candidate(B)], Choice(B, "lost", "home_gone")),
-        (
-            Ask(home=A, tried=frozenset({A})),
-            [FREE, candidate(B)],
-            Choice(B, "moved", "home_tried"),
-        ),
+        (Ask(), [FREE], (A, "cold", "no_home")),
+        (Ask(), [candidate(closed="busy")], None),
+        (Ask(home=A), [candidate(in_flight=3), candidate(B)], (A, "warm", "home")),
+        (Ask(home=A), [candidate(closed="busy"), candidate(B)], (B, "moved", "home_busy")),
+        (Ask(home=A), [candidate(closed="busy"), candidate(B, closed="busy")], None),
+        (Ask(home=A), [candidate(closed="suspect"), candidate(B)], (B, "moved", "home_suspect")),
+        (Ask(home=C), [candidate(B)], (B, "moved", "home_unusable")),
+        (Ask(lost="home_gone"), [candidate(B)], (B, "lost", "home_gone")),
+        (Ask(home=A, tried=frozenset({A})), [FREE, candidate(B)], (B, "moved", "home_tried")),
     ],
 )
-def test_choice(ask: Ask, candidates: list[Candidate], expected: Choice | None) -> None:
+def test_choice(
+    ask: Ask, candidates: list[Candidate], expected: tuple[NodeId, str, str] | None
+) -> None:
     """Home first, somebody free second, waiting last."""
-    assert choose(ask, candidates, "least_inflight", random.Random(1)) == expected
+    choice = choose(ask, candidates, "least_inflight", random.Random(1))
+    found = None if choice is None else (choice.node, choice.placement, choice.why)
+    assert found == expected
 
 
 @pytest.mark.parametrize(
     ("policy", "winner"),
-    [("least_inflight", B), ("weighted", A)],
+    [("least_inflight", B), ("weighted", A), ("power_of_two", B), ("round_robin", A)],
 )
 def test_policies_differ(policy: Policy, winner: NodeId) -> None:
-    """Fewest streams is not the same as most room."""
-    big = candidate(A, held=4, capacity=16, in_flight=4, kv_share=0.1)
-    small = candidate(B, held=3, capacity=4, in_flight=3, kv_share=0.9)
-    choice = choose(Ask(), [big, small], policy, random.Random(1))
-    assert choice is not None
+    """Fewest streams is not the same as most room, nor as longest unchosen."""
+    big = candidate(A, held=4, capacity=16, in_flight=4, kv_share=0.1, picked=3)
+    small = candidate(B, held=3, capacity=4, in_flight=3, kv_share=0.9, picked=7)
+    choice = chosen(Ask(), [big, small], policy)
     assert choice.node == winner
+    assert choice.runner_up == (A if winner == B else B)
+    assert choice.policy == policy
 
 
-def test_scores() -> None:
-    """Lower is better; unknown KV counts like the used places."""
-    assert score_inflight(candidate(in_flight=3)) == 3
-    assert score_weighted(candidate(held=2, kv_share=0.25)) == pytest.approx(0.4)
-    assert score_weighted(candidate(held=2)) == pytest.approx(0.5)
-    assert score_random(FREE) == score_random(candidate(in_flight=9))
+def test_power_of_two_never_takes_the_worst() -> None:
+    """Of any two the busier one loses, so the busiest of all never wins."""
+    nodes = [candidate(node, in_flight=n) for n, node in enumerate((A, B, C))]
+    wins = {chosen(Ask(), nodes, "power_of_two", seed).node for seed in range(40)}
+    assert wins == {A, B}
 
 
-@pytest.mark.parametrize("policy", ["least_inflight", "weighted", "random"])
+def test_predicted_weighs_the_cache_against_the_queue() -> None:
+    """The home wins by the prefill that it saves, and loses where waiting for it costs more."""
+    ask = Ask(home=A, prompt_tokens=1000, cached_tokens=900, answer_tokens=10)
+    home = candidate(A, SURE, ahead_s=5.0)
+    other = candidate(B, SURE)
+    assert chosen(ask, [home, other], "predicted").placement == "warm"
+    slow = candidate(A, SURE, ahead_s=20.0)
+    choice = chosen(ask, [slow, other], "predicted")
+    assert (choice.node, choice.placement, choice.why) == (B, "moved", "home_slower")
+    assert choice.score == pytest.approx(11.0)
+
+
+def test_predicted_falls_back_to_load_when_unsure() -> None:
+    """Who is not known well enough makes the comparison a guess: load decides, and says so."""
+    fast, unknown = candidate(A, SURE, in_flight=2), candidate(B, in_flight=1)
+    choice = chosen(Ask(), [fast, unknown], "predicted")
+    assert (choice.node, choice.policy) == (B, "least_inflight")
+
+
+@pytest.mark.parametrize("policy", [*SCORERS])
 def test_ties_are_even(policy: Policy) -> None:
     """Over many first requests every idle node gets its share."""
     dice = random.Random(1)

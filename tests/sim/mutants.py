@@ -15,13 +15,16 @@ from roost.core.events import Delta, Finished, StreamEvent
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.snapshots import LinkState, ModelOffer
 from roost.errors import Failure
+from roost.fleet.books import Books
 from roost.fleet.calls import Call, Calls
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Effect, Withdraw
+from roost.fleet.mishaps import Mishaps
 from roost.fleet.prospects import Prospects
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.relay_effects import Abandon, Done, Grant, RelayEffect, Send
-from roost.fleet.routing import Candidate, Dice
+from roost.fleet.routing import Dice
+from roost.fleet.scoring import Candidate
 from roost.fleet.settings import FleetSettings
 from roost.node import effects as node_effects
 from roost.node.agent import Agent
@@ -56,12 +59,17 @@ class KeepsLeasesOfTheGone(Coordinator):
         return [] if request in self._forgotten else super().on_released(request, attempt, now)
 
 
+class _ReleasingBooks(Books):
+    def end(self, call: Call, outcome: str, now: float) -> None:
+        super().end(call, outcome, now)
+        self.leases.release(call.id, call.attempt)
+
+
 class ReleasesBeforeTheNode(Coordinator):
     """A place counts as free when the request ends, not when the node says so."""
 
-    def _end(self, call: Call) -> None:
-        super()._end(call)
-        self._leases.release(call.id, call.attempt)
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice, _ReleasingBooks(settings, dice))
 
 
 class RetriesAfterAByte(Coordinator):
@@ -70,7 +78,7 @@ class RetriesAfterAByte(Coordinator):
     def on_first_token(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
         """Remember the home and forget the byte."""
         effects = super().on_first_token(request, attempt, now)
-        call = self._calls.get(request)
+        call = self._books.calls.get(request)
         if call is not None:
             call.answered = False
         return effects
@@ -87,25 +95,45 @@ class BelievesLateEvents(Coordinator):
 
     def __init__(self, settings: FleetSettings, dice: Dice) -> None:
         super().__init__(settings, dice)
-        self._calls = _AnyAttempt()
+        self._books.calls = _AnyAttempt()
+
+
+class _Patient(Mishaps):
+    def fell_silent(self, node: NodeId, state: LinkState, now: float) -> None:
+        if state == "dead":
+            super().fell_silent(node, state, now)
+
+
+class _InPlace(Mishaps):
+    def setback(self, call: Call, failure: Failure, now: float) -> None:
+        super().setback(call, failure, now)
+        call.tried.clear()
 
 
 class NeverGivesUpOnSilence(Coordinator):
     """What runs on a stale node is waited for until the link is dead."""
 
-    def _fell_silent(self, node: NodeId, state: LinkState, now: float) -> None:
-        if state == "dead":
-            super()._fell_silent(node, state, now)
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice)
+        self._mishaps = _Patient(self._books, self._assigner.hope)
+
+
+class RetriesInPlace(Coordinator):
+    """The node that failed a request is a candidate for it again."""
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice)
+        self._mishaps = _InPlace(self._books, self._assigner.hope)
 
 
 class _Blind(Prospects):
     blind_to: str = ""
 
     def candidates(self, model: ModelId, now: float) -> list[Candidate]:
-        seen = super().candidates(model, now)
-        if self.blind_to == "draining":
-            return [msgspec.structs.replace(one, draining=False) for one in seen]
-        return [msgspec.structs.replace(one, held=0) for one in seen]
+        return [
+            msgspec.structs.replace(one, closed="") if one.closed == self.blind_to else one
+            for one in super().candidates(model, now)
+        ]
 
 
 class OverlooksDraining(Coordinator):
@@ -115,46 +143,55 @@ class OverlooksDraining(Coordinator):
 
     def __init__(self, settings: FleetSettings, dice: Dice) -> None:
         super().__init__(settings, dice)
-        self._prospects = _Blind(settings, self._registry, self._leases)
-        self._prospects.blind_to = self.blind_to
+        books = self._books
+        blind = _Blind(settings, books.registry, books.leases)
+        blind.blind_to = self.blind_to
+        books.prospects = blind
 
 
 class OverlooksLeases(OverlooksDraining):
     """Capacity is judged without what is already out."""
 
-    blind_to = "held"
+    blind_to = "busy"
 
 
-class RetriesInPlace(Coordinator):
-    """The node that failed a request is a candidate for it again."""
-
-    def _setback(self, call: Call, failure: Failure, now: float) -> None:
-        super()._setback(call, failure, now)
-        call.tried.clear()
+class _Hintless(Books):
+    def answer(self, call: Call, failure: Failure, now: float) -> None:
+        super().answer(call, Failure(failure.reason, failure.message), now)
 
 
 class AnswersWithoutHint(Coordinator):
     """Refusals do not say when to come back."""
 
-    def _answer(self, call: Call, failure: Failure) -> None:
-        super()._answer(call, Failure(failure.reason, failure.message))
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice, _Hintless(settings, dice))
+
+
+class _Speechless(Books):
+    def answer(self, call: Call, failure: Failure, now: float) -> None:
+        if failure.reason == "node_lost":
+            self.end(call, failure.reason, now)
+        else:
+            super().answer(call, failure, now)
 
 
 class ForgetsTheLost(Coordinator):
     """Requests of a lost node are dropped without a word."""
 
-    def _answer(self, call: Call, failure: Failure) -> None:
-        if failure.reason == "node_lost":
-            self._end(call)
-        else:
-            super()._answer(call, failure)
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice, _Speechless(settings, dice))
+
+
+class _Possessive(Books):
+    def drained(self) -> list[Effect]:
+        return [effect for effect in super().drained() if not isinstance(effect, Withdraw)]
 
 
 class NeverWithdraws(Coordinator):
     """Nodes are not told that a request is over."""
 
-    def _drained(self) -> list[Effect]:
-        return [effect for effect in super()._drained() if not isinstance(effect, Withdraw)]
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice, _Possessive(settings, dice))
 
 
 class NeverLooksAgain(Coordinator):
@@ -162,7 +199,7 @@ class NeverLooksAgain(Coordinator):
 
     def on_released(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
         """Release, and leave it at that."""
-        self._leases.release(request, attempt)
+        self._books.leases.release(request, attempt)
         return []
 
 

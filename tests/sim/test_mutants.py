@@ -98,7 +98,7 @@ CASES: list[tuple[str, Parts, str, str]] = [
     (
         "cancel not sent",
         mutants.coordinator(mutants.NeverWithdraws),
-        "mixed",
+        "cold_start",
         "cancelled_work_stops",
     ),
     (
@@ -136,7 +136,7 @@ CASES: list[tuple[str, Parts, str, str]] = [
     (
         "cancel ignored by the node",
         mutants.agent(mutants.IgnoresCancel),
-        "mixed",
+        "cold_start",
         "cancelled_work_stops",
     ),
     (

@@ -79,6 +79,12 @@ TABLE: tuple[Setting, ...] = (
         *("max_in_flight", 0, "requests", "At once per model on a node; 0 is as many as slots."),
         aliases=("ROOST_MAX_INFLIGHT",),
     ),
+    Setting("max_in_flight_decodes", 32, "requests", "At once over the whole fleet; 0 is no cap."),
+    Setting(
+        *("max_in_flight_decodes_per_node", 4, "requests", "At once on a node; 0 is no cap."),
+        aliases=("ROOST_MAX_IN_FLIGHT_DECODES_PER_WORKER",),
+        inherits="slots",
+    ),
     Setting("queue.length", 64, "requests", "How many may wait; 0 refuses at once.", most=100_000),
     _seconds("queue.wait_s", 60, "How long a request may wait before it is refused.", 0),
     Setting("ctx", 4096, "tokens", "Context per slot, at most the model's own, which 0 takes."),
@@ -109,6 +115,12 @@ TABLE: tuple[Setting, ...] = (
     Setting("retry.floor", 3, "retries", "Always allowed in the window, whatever the share."),
     _seconds("retry.window_s", 10, "Over which retries are counted."),
     Setting("retry.attempts", 3, "attempts", "Per request, the first included.", least=1, most=10),
+    Setting("breaker.failures", 5, "failures", "In a row that close a node to a model.", least=1),
+    Setting("breaker.ratio", 0.5, "", "Share of failures in the window that does so too.", most=1),
+    Setting("breaker.window", 20, "requests", "Over which that share is taken.", least=1),
+    _seconds("breaker.open_s", 5, "Until a closed-off node is tried again; doubled each time."),
+    _seconds("breaker.open_max_s", 60, "Longest time until a closed-off node is tried again."),
+    Setting("breaker.successes", 2, "requests", "In a row that give it back its work.", least=1),
     Setting("affinity.entries", 100_000, "entries", "Remembered ends of conversations."),
     _seconds("affinity.ttl_s", 3600, "How long the end of a conversation is remembered."),
     _seconds("runtime.start_timeout_s", 120, "Until a runtime must be ready."),
@@ -130,7 +142,11 @@ TABLE: tuple[Setting, ...] = (
         reloadable=True
     ),
     _choice("log_format", "auto json human", "For programs or people; auto asks the terminal."),
-    _choice("policy", "least_inflight weighted random", "Among nodes that are equally warm."),
+    _choice(
+        "policy",
+        "predicted least_inflight weighted round_robin random power_of_two prefix_affinity",
+        "How a node is chosen.",
+    ),
     _switch("strict", "Refuse unknown request fields in place of ignoring them."),
     Setting(
         *("upstream.max_in_flight", 2, "requests", "Per --upstream server; 0 is slots."),
@@ -166,6 +182,8 @@ class Settings(NamedTuple):
     home: str
     slots: int
     max_in_flight: int
+    max_in_flight_decodes: int
+    max_in_flight_decodes_per_node: int
     queue_length: int
     queue_wait_s: float
     ctx: int
@@ -196,6 +214,12 @@ class Settings(NamedTuple):
     retry_floor: int
     retry_window_s: float
     retry_attempts: int
+    breaker_failures: int
+    breaker_ratio: float
+    breaker_window: int
+    breaker_open_s: float
+    breaker_open_max_s: float
+    breaker_successes: int
     affinity_entries: int
     affinity_ttl_s: float
     runtime_start_timeout_s: float

@@ -9,6 +9,7 @@ import msgspec
 from roost.core.ids import ModelId, RequestId, TenantId
 
 Role = Literal["system", "user", "assistant", "tool"]
+ServiceClass = Literal["interactive", "agent", "bulk"]
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -79,9 +80,17 @@ class Terms(msgspec.Struct, frozen=True):
     `chain` is the hash chain of the conversation so far, oldest prefix first, empty for raw
     prompts: entry i stands for (tenant, model, messages[: i + 1]).
     `timeout_s` counts from arrival; None means no deadline of the client's own.
+    `prompt_bytes` is the UTF-8 length of the prompt's text and `prompt_tokens` its exact length; 0
+    is unknown. `max_tokens` None means up to the end of the context.
+    `weight` is the tenant's share of the fleet against other tenants that wait, above 0.
     """
 
     request_id: RequestId
     tenant: TenantId
     chain: tuple[bytes, ...] = ()
     timeout_s: float | None = None
+    prompt_bytes: int = 0
+    prompt_tokens: int = 0
+    max_tokens: int | None = None
+    class_: ServiceClass = "interactive"
+    weight: float = 1.0

@@ -22,10 +22,11 @@ HASH_BYTES = 16
 
 
 class Home(msgspec.Struct, frozen=True):
-    """The node, and if known the runtime, that last computed a conversation."""
+    """The node, and if known the runtime, that last computed a conversation of `tokens` tokens."""
 
     node: NodeId
     runtime: RuntimeId | None
+    tokens: int = 0
 
 
 def chain(tenant: TenantId, model: ModelId, messages: Iterable[Message]) -> tuple[bytes, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from roost.core.events import Started
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.request import Terms
 from roost.errors import Failure
@@ -16,6 +17,8 @@ class Call:
     `node` is where its current attempt runs, None while it waits. `attempt` counts dispatches,
     `failures` those that ended in a failure, `bounces` those that ended for lack of room.
     `setback` is why it waits again. `answered` means that a byte of the answer may be out.
+    `prompt_tokens` and `answer_tokens` are estimates; `started` and the times are of the current
+    attempt, `streams` is how many the node had at its first token.
     """
 
     terms: Terms
@@ -30,6 +33,12 @@ class Call:
     answered: bool = False
     tried: set[NodeId] = field(default_factory=set)
     setback: Failure | None = None
+    prompt_tokens: int = 0
+    answer_tokens: int = 1
+    started: Started | None = None
+    started_s: float | None = None
+    first_token_s: float | None = None
+    streams: int = 0
 
     @property
     def id(self) -> RequestId:

@@ -24,6 +24,8 @@ class Dispatch(msgspec.Struct, frozen=True):
     `placement` says how the node relates to the conversation's home: `warm` = it is the home (the
     node's own cached-token count decides whether it still is), `cold` = there is no home, `moved` =
     the home could not be used (`why`), `lost` = the home is gone.
+    `policy` is the scorer that chose among `candidates` nodes with room, lowest `score` first;
+    `runner_up` came second. `predicted_s` is when the answer should be complete, None if unsure.
     """
 
     request: RequestId
@@ -33,6 +35,11 @@ class Dispatch(msgspec.Struct, frozen=True):
     why: str
     queued_s: float
     deadline_s: float | None
+    policy: str = ""
+    score: float = 0.0
+    candidates: int = 1
+    runner_up: NodeId | None = None
+    predicted_s: float | None = None
 
 
 class Withdraw(msgspec.Struct, frozen=True):

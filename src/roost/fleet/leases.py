@@ -14,13 +14,14 @@ from roost.core.ids import LeaseId, ModelId, NodeId, RequestId
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """One place on a node, for one attempt at a request."""
+    """One place on a node, for one attempt at a request, and `tokens` of KV that it may fill."""
 
     id: LeaseId
     request: RequestId
     attempt: int
     node: NodeId
     model: ModelId
+    tokens: int = 0
 
 
 class Leases:
@@ -30,33 +31,65 @@ class Leases:
         self._leases: dict[tuple[RequestId, int], Lease] = {}
         self._by_place: Counter[tuple[NodeId, ModelId]] = Counter()
         self._by_node: Counter[NodeId] = Counter()
+        self._tokens: Counter[tuple[NodeId, ModelId]] = Counter()
+        self._prefilling: dict[tuple[RequestId, int], int] = {}
+        self._ahead: Counter[tuple[NodeId, ModelId]] = Counter()
         self._taken = 0
+        self._changed: set[NodeId] = set()
 
     def __len__(self) -> int:
         return len(self._leases)
 
-    def take(self, request: RequestId, attempt: int, node: NodeId, model: ModelId) -> Lease:
-        """Reserve a place; one attempt has one lease."""
+    def take(
+        self,
+        request: RequestId,
+        attempt: int,
+        node: NodeId,
+        model: ModelId,
+        *,
+        tokens: int = 0,
+        prefill: int = 0,
+    ) -> Lease:
+        """Reserve a place, its KV and its part of the node's prefill; one attempt has one lease."""
         assert (request, attempt) not in self._leases, "an attempt takes one lease"
         self._taken += 1
-        lease = Lease(LeaseId(self._taken), request, attempt, node, model)
+        lease = Lease(LeaseId(self._taken), request, attempt, node, model, tokens)
         self._leases[request, attempt] = lease
         self._by_place[node, model] += 1
         self._by_node[node] += 1
+        self._tokens[node, model] += tokens
+        self._prefilling[request, attempt] = prefill
+        self._ahead[node, model] += prefill
+        self._changed.add(node)
         return lease
+
+    def prefilled(self, request: RequestId, attempt: int) -> None:
+        """The attempt's prompt is computed: nobody behind it has to wait for that any more."""
+        tokens = self._prefilling.pop((request, attempt), 0)
+        if tokens:
+            lease = self._leases[request, attempt]
+            self._ahead[lease.node, lease.model] -= tokens
+            self._changed.add(lease.node)
 
     def release(self, request: RequestId, attempt: int) -> Lease | None:
         """Give the attempt's place back; None if it holds none (any more). The only way back."""
-        lease = self._leases.pop((request, attempt), None)
-        if lease is not None:
-            self._by_place[lease.node, lease.model] -= 1
-            self._by_node[lease.node] -= 1
-            assert self._by_place[lease.node, lease.model] >= 0, "released more than was taken"
-            self._drop_zeros(lease)
+        if (request, attempt) not in self._leases:
+            return None
+        self.prefilled(request, attempt)
+        lease = self._leases.pop((request, attempt))
+        place = lease.node, lease.model
+        self._by_place[place] -= 1
+        self._by_node[lease.node] -= 1
+        self._tokens[place] -= lease.tokens
+        assert self._by_place[place] >= 0, "released more than was taken"
+        self._changed.add(lease.node)
+        self._drop_zeros(lease)
         return lease
 
     def release_node(self, node: NodeId) -> list[Lease]:
         """Give back every place on a node that is gone, and with it whatever ran there."""
+        if not self._by_node[node]:
+            return []
         gone = [lease for lease in self._leases.values() if lease.node == node]
         return [lease for lease in gone if self.release(lease.request, lease.attempt)]
 
@@ -68,13 +101,27 @@ class Leases:
         """Places taken on this node."""
         return self._by_node[node]
 
+    def tokens(self, node: NodeId, model: ModelId) -> int:
+        """KV tokens reserved on this node for this model."""
+        return self._tokens[node, model]
+
+    def ahead(self, node: NodeId, model: ModelId) -> int:
+        """Prompt tokens that this node has still to compute for this model."""
+        return self._ahead[node, model]
+
+    def changed(self) -> set[NodeId]:
+        """The nodes whose figures have changed since this was last asked."""
+        changed, self._changed = self._changed, set()
+        return changed
+
     def all(self) -> tuple[Lease, ...]:
         """Every lease that is out, oldest first."""
         return tuple(self._leases.values())
 
     def _drop_zeros(self, lease: Lease) -> None:
         # A Counter keeps zeros: models and nodes that come and go would pile up.
-        if not self._by_place[lease.node, lease.model]:
-            del self._by_place[lease.node, lease.model]
+        place = lease.node, lease.model
+        if not self._by_place[place]:
+            del self._by_place[place], self._tokens[place], self._ahead[place]
         if not self._by_node[lease.node]:
             del self._by_node[lease.node]

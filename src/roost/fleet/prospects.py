@@ -1,34 +1,26 @@
-"""MACHINE: the fleet as one request sees it: registry, leases, homes and back-off seen together."""
+"""MACHINE: the fleet as one request sees it: its home, its lengths, and the board of candidates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from roost.core.events import Started, Usage
 from roost.core.ids import ModelId, NodeId
-from roost.core.snapshots import RuntimeView
 from roost.fleet.affinity import Affinity, Home, extend
+from roost.fleet.board import Board
 from roost.fleet.calls import Call
 from roost.fleet.leases import Leases
-from roost.fleet.registry import Node, Registry
-from roost.fleet.routing import Ask, Candidate
+from roost.fleet.registry import Registry
+from roost.fleet.scoring import Ask, Candidate
 from roost.fleet.settings import FleetSettings
 
 
-@dataclass(slots=True)
-class _Backoff:
-    until_s: float
-    in_a_row: int
-
-
 class Prospects:
-    """Turns what is known into candidates and wishes; decides nothing."""
+    """Turns what is known into candidates and wishes, and learns; decides nothing."""
 
     def __init__(self, settings: FleetSettings, registry: Registry, leases: Leases) -> None:
-        self._settings = settings
         self._registry = registry
         self._leases = leases
         self._homes = Affinity(settings.affinity_entries, settings.affinity_ttl_s)
-        self._backoffs: dict[tuple[NodeId, ModelId], _Backoff] = {}
+        self.board = Board(settings, registry, leases)
 
     @property
     def homes(self) -> int:
@@ -36,91 +28,97 @@ class Prospects:
         return len(self._homes)
 
     def candidates(self, model: ModelId, now: float) -> list[Candidate]:
-        """Linked nodes that offer the model.
+        """Linked nodes that offer the model."""
+        return self.board.candidates(model, now)
 
-        A node whose last load failed counts only where nobody else offers the model: then another
-        try, or the node's own reason, helps the client more than a refusal from here.
-        """
-        serving = self._registry.serving(model)
-        choosy = any(node.offers[model].usable and not node.draining for node in serving)
-        return [self._candidate(node, model, now, choosy=choosy) for node in serving]
+    def measure(self, call: Call) -> None:
+        """Estimate the request's lengths, by what is known at this moment."""
+        lengths = self.board.pace.lengths(call.model)
+        call.prompt_tokens = lengths.prompt(call.terms)
+        call.answer_tokens = lengths.answer(call.terms)
 
     def ask(self, call: Call, now: float) -> Ask:
         """What this request wants: its home, if it has one that is still of use."""
-        tried = frozenset(call.tried)
-        home = self._homes.lookup(call.terms.chain, now)
+        home = self._homes.lookup(call.terms.chain, now) if call.terms.chain else None
         if home is None:
-            return Ask(tried=tried)
+            return self._ask(call)
         node = self._registry.get(home.node)
         if node is None or not node.linked:
-            return Ask(lost="home_gone", tried=tried)
+            return self._ask(call, lost="home_gone")
         runtime = node.runtime(call.model)
         if home.runtime is not None and runtime is not None and runtime != home.runtime:
-            return Ask(lost="runtime_replaced", tried=tried)
-        return Ask(home=home.node, tried=tried)
+            return self._ask(call, lost="runtime_replaced")
+        return self._ask(call, home=home)
+
+    def filters(self, call: Call) -> Ask:
+        """The request as the filters see it, without its home."""
+        return self._ask(call)
+
+    def _ask(self, call: Call, home: Home | None = None, lost: str = "") -> Ask:
+        terms = call.terms
+        return Ask(
+            home=home.node if home is not None else None,
+            lost=lost,
+            tried=frozenset(call.tried),
+            prompt_tokens=call.prompt_tokens,
+            cached_tokens=home.tokens if home is not None else 0,
+            answer_tokens=call.answer_tokens,
+            least_tokens=terms.prompt_tokens,
+            prompt_bytes=terms.prompt_bytes,
+            beginning=int.from_bytes(terms.chain[0][:8], "big") if terms.chain else 0,
+        )
+
+    def need_tokens(self, call: Call, candidate: Candidate) -> int:
+        """KV that the request may fill there: its prompt, and as much answer as fits."""
+        rest = max(0, candidate.ctx - call.prompt_tokens)
+        wanted = call.terms.max_tokens
+        return min(candidate.ctx, call.prompt_tokens + (rest if wanted is None else wanted))
+
+    def started(self, call: Call, node: NodeId, started: Started, now: float) -> None:
+        """The request holds a slot, and its prompt's tokens are counted."""
+        call.started_s, call.started = now, started
+        self.board.pace.learn_lengths(call.model).note_prompt(call.terms, started.prompt_tokens)
+        self.board.room(node, call.model)
 
     def settled(self, call: Call, node: NodeId, now: float) -> None:
         """The request's whole prompt is in this node's KV."""
+        call.first_token_s = now
+        call.streams = self._leases.in_flight(node)
+        tokens = call.prompt_tokens
+        if call.started is not None and call.started_s is not None:
+            tokens = call.started.prompt_tokens
+            fresh = tokens - call.started.cached_tokens
+            self.board.pace.note_prefill(node, call.model, fresh, now - call.started_s, now)
+            self.board.touch(node)
         if call.terms.chain:
-            self._homes.remember(call.terms.chain[-1], self._home(call.model, node), now)
+            self._homes.remember(call.terms.chain[-1], self._home(call.model, node, tokens), now)
 
-    def answered(self, call: Call, node: NodeId, answer: str, now: float) -> None:
+    def answered(self, call: Call, node: NodeId, usage: Usage, answer: str, now: float) -> None:
         """So is its answer: the next turn will begin with both."""
+        if usage.completion_tokens > 0:
+            self.board.pace.learn_lengths(call.model).note_answer(usage.completion_tokens)
+        if call.first_token_s is not None:
+            took_s, said = now - call.first_token_s, usage.completion_tokens - 1
+            streams = max(1, call.streams)
+            self.board.pace.note_decode(node, call.model, said, took_s, streams, now)
+            self.board.touch(node)
         if call.terms.chain:
             key = extend(call.terms.chain[-1], "assistant", answer)
-            self._homes.remember(key, self._home(call.model, node), now)
+            tokens = usage.prompt_tokens + usage.completion_tokens
+            self._homes.remember(key, self._home(call.model, node, tokens), now)
 
-    def no_room(self, node: NodeId, model: ModelId, now: float) -> None:
-        """The node refused although it should have had room: leave it alone for a while.
-
-        Its other models are still asked for: a node's limits are per model.
-        """
-        backoff = self._backoffs.setdefault((node, model), _Backoff(now, 0))
-        longest = self._settings.busy_backoff_max_s
-        backoff.until_s = now + min(longest, self._settings.busy_backoff_s * 2**backoff.in_a_row)
-        backoff.in_a_row = min(backoff.in_a_row + 1, 16)
-
-    def room(self, node: NodeId, model: ModelId) -> None:
-        """The node took a request for this model."""
-        self._backoffs.pop((node, model), None)
-
-    def joined(self, node: NodeId) -> None:
-        """The node is a new one: nothing is held against it."""
-        self._backoffs = {key: wait for key, wait in self._backoffs.items() if key[0] != node}
-
-    def next_room_s(self, now: float) -> float | None:
-        """When the next node may be asked again."""
-        return min((b.until_s for b in self._backoffs.values() if b.until_s > now), default=None)
-
-    def _home(self, model: ModelId, node: NodeId) -> Home:
-        record = self._registry.get(node)
-        return Home(node, record.runtime(model) if record is not None else None)
-
-    def _candidate(self, node: Node, model: ModelId, now: float, *, choosy: bool) -> Candidate:
-        backoff = self._backoffs.get((node.id, model))
-        return Candidate(
-            node=node.id,
-            state=self._registry.state(node, now),
-            usable=node.offers[model].usable or not choosy,
-            draining=node.draining,
-            held=self._leases.held(node.id, model),
-            capacity=capacity(node, model, self._settings.max_in_flight),
-            in_flight=self._leases.in_flight(node.id) + node.others,
-            kv_share=kv_share(node.runtimes.get(model)),
-            backing_off=backoff is not None and now < backoff.until_s,
+    def predicted_s(self, ask: Ask, candidate: Candidate) -> float | None:
+        """Seconds until this node would have answered; None if it is not known well enough."""
+        if not candidate.sure:
+            return None
+        cached = ask.cached_tokens if candidate.node == ask.home else 0
+        prefill = max(0, ask.prompt_tokens - cached)
+        return (
+            candidate.ahead_s
+            + candidate.prefill_s * prefill
+            + candidate.decode_s * ask.answer_tokens
         )
 
-
-def capacity(node: Node, model: ModelId, max_in_flight: int) -> int:
-    """How many streams of this model the node may have from here: the smallest of all limits."""
-    if node.status is None:
-        return 0
-    limit = min(node.offers[model].slots, node.status.max_in_flight)
-    return max(0, min(limit, max_in_flight) if max_in_flight > 0 else limit)
-
-
-def kv_share(view: RuntimeView | None) -> float | None:
-    """Used part of the runtime's KV cells, 0..1; None while there is no runtime to ask."""
-    if view is None or not view.slots or view.ctx <= 0:
-        return None
-    return min(1.0, sum(slot.tokens for slot in view.slots) / (view.ctx * len(view.slots)))
+    def _home(self, model: ModelId, node: NodeId, tokens: int) -> Home:
+        record = self._registry.get(node)
+        return Home(node, record.runtime(model) if record is not None else None, tokens)

@@ -54,6 +54,15 @@ def model_not_found(model: ModelId) -> Failure:
     )
 
 
+def too_long(ctx: int) -> Failure:
+    """The prompt fits no node's context, whatever its exact length is."""
+    return Failure(
+        "context_length_exceeded",
+        f"The prompt is longer than the context of {ctx} tokens. Shorten it.",
+        param="messages",
+    )
+
+
 def no_nodes(model: ModelId, hint_s: int) -> Failure:
     """The model exists, but nobody who has it is connected."""
     return Failure(

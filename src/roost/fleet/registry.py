@@ -19,7 +19,8 @@ from roost.fleet.settings import FleetSettings
 class Node:
     """One node; `seq` is the number of its last status on this link, -1 before the first.
 
-    `others` is how much it does for other gateways, by its last status.
+    `others` is how much it does for other gateways, by its last status. `salt` is its own number
+    for hashing.
     """
 
     id: NodeId
@@ -29,6 +30,7 @@ class Node:
     state: LinkState = "alive"
     seq: int = -1
     others: int = 0
+    salt: int = 0
     status: NodeStatus | None = None
     offers: dict[ModelId, ModelOffer] = field(default_factory=dict)
     runtimes: dict[ModelId, RuntimeView] = field(default_factory=dict)
@@ -49,6 +51,14 @@ class Node:
         return view.runtime if view is not None and view.state == "ready" else None
 
 
+def number(name: bytes) -> int:
+    """A fixed 64-bit number for a name: the same in every process (FNV-1a)."""
+    state = 0xCBF29CE484222325
+    for byte in name:
+        state = ((state ^ byte) * 0x100000001B3) % 2**64
+    return state
+
+
 class Registry:
     """All nodes, linked and remembered."""
 
@@ -67,7 +77,7 @@ class Registry:
     def joined(self, node: NodeId, name: str, instance: str, now: float) -> bool:
         """A link was welcomed; True if it replaces one that was still open."""
         old = self._nodes.get(node)
-        fresh = Node(node, name, instance, heard_s=now)
+        fresh = Node(node, name, instance, heard_s=now, salt=number(node.encode()))
         if old is not None:
             # Until the first report of the new link, what it was known to have is still the best
             # guess of what it has: a request meanwhile must not hear "no such model".

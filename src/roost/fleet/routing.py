@@ -6,17 +6,21 @@ the same node, so they go to chance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from roost.core.ids import NodeId
-from roost.core.snapshots import LinkState
 from roost.fleet.effects import Placement
+from roost.fleet.scoring import SCORERS, Ask, Candidate
 from roost.fleet.settings import Policy
 
 T = TypeVar("T")
+ALIKE = 0.1
+"""Predictions that differ by less than this share are equal: they are not known any better."""
+WAIT_FOR = frozenset({"", "busy", "suspect", "broken"})
+"""Obstacles that time may remove."""
 
 
 class Dice(Protocol):
@@ -27,116 +31,145 @@ class Dice(Protocol):
         ...
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """A linked node that offers the model, as seen at this moment.
-
-    `held` of `capacity` places for this model are taken, `in_flight` counts leases of all models,
-    `kv_share` is the part of the runtime's KV cells in use (0..1) or None where unknown,
-    `backing_off` means that the node has just refused for lack of room.
-    """
-
-    node: NodeId
-    state: LinkState
-    usable: bool
-    draining: bool
-    held: int
-    capacity: int
-    in_flight: int
-    kv_share: float | None = None
-    backing_off: bool = False
-
-
-class Ask(msgspec.Struct, frozen=True):
-    """What a request wants of a node.
-
-    `home` holds its KV; `lost` says why a home it had is of no use any more ("" otherwise);
-    `tried` are nodes that already failed it.
-    """
-
-    home: NodeId | None = None
-    lost: str = ""
-    tried: frozenset[NodeId] = frozenset()
-
-
 class Choice(msgspec.Struct, frozen=True):
-    """The decision, and how it relates to the conversation's home."""
+    """The decision, how it relates to the conversation's home, and what it was made from.
 
-    node: NodeId
+    `policy` is the scorer that decided, "home" where affinity did; `free` and `scores` go together.
+    """
+
+    chosen: Candidate
     placement: Placement
     why: str
+    policy: str = "home"
+    score: float = 0.0
+    runner_up: NodeId | None = None
+    free: Sequence[Candidate] = ()
+    scores: Sequence[float] = ()
+
+    @property
+    def node(self) -> NodeId:
+        """Where to."""
+        return self.chosen.node
 
 
-def obstacle(candidate: Candidate, tried: Collection[NodeId]) -> str:
+def obstacle(candidate: Candidate, ask: Ask) -> str:
     """Why this node cannot take the request now; "" if it can."""
-    if candidate.node in tried:
+    if candidate.node in ask.tried:
         return "tried"
-    if not candidate.usable:
-        return "unusable"
-    if candidate.state != "alive":
-        return "suspect"
-    if candidate.draining:
-        return "draining"
-    full = candidate.held >= candidate.capacity
-    return "busy" if full or candidate.backing_off else ""
+    if surely_too_long(ask, candidate):
+        return "too_long"
+    return candidate.closed
 
 
-def hopeful(candidates: Sequence[Candidate], tried: Collection[NodeId]) -> bool:
+def surely_too_long(ask: Ask, candidate: Candidate) -> bool:
+    """Whether the prompt cannot fit this node's context, whatever its tokens turn out to be.
+
+    An estimate is not enough to turn anybody away: only a known count, or a text with more bytes
+    than a whole context of the model's longest tokens could hold.
+    """
+    if candidate.ctx <= 0:
+        return False
+    if ask.least_tokens:
+        return ask.least_tokens >= candidate.ctx
+    return 0 < candidate.token_bytes * (candidate.ctx - 1) < ask.prompt_bytes
+
+
+def hopeful(candidates: Sequence[Candidate], ask: Ask) -> bool:
     """Whether waiting may help: some node is at most silent or full, not failed or leaving."""
-    return any(obstacle(candidate, tried) in {"", "busy", "suspect"} for candidate in candidates)
+    return any(obstacle(candidate, ask) in WAIT_FOR for candidate in candidates)
 
 
-def score_inflight(candidate: Candidate) -> float:
-    """Streams on the node; lower is better."""
-    return candidate.in_flight
-
-
-def score_weighted(candidate: Candidate) -> float:
-    """0.6 of the used share of places plus 0.4 of the used share of KV; lower is better."""
-    used = candidate.held / candidate.capacity
-    return 0.6 * used + 0.4 * (used if candidate.kv_share is None else candidate.kv_share)
-
-
-def score_random(_candidate: Candidate) -> float:
-    """Nothing: every node ties with every other."""
-    return 0.0
-
-
-SCORERS: dict[Policy, Callable[[Candidate], float]] = {
-    "least_inflight": score_inflight,
-    "weighted": score_weighted,
-    "random": score_random,
-}
+def only_too_long(candidates: Sequence[Candidate], ask: Ask) -> bool:
+    """Whether the prompt's length is what keeps every one of these from it."""
+    return bool(candidates) and all(obstacle(one, ask) == "too_long" for one in candidates)
 
 
 def choose(ask: Ask, candidates: Sequence[Candidate], policy: Policy, dice: Dice) -> Choice | None:
     """Pick a node for the request, or None if it has to wait.
 
-    The home comes first. When the home is merely full the request moves to a node that is free:
-    affinity saves one prefill, and a prefill started now beats one saved later. Nobody free: wait.
+    The home comes first, but for `predicted`, where it is worth exactly the prefill that it saves.
+    When the home is merely full the request moves to a node that is free: affinity saves one
+    prefill, and a prefill started now beats one saved later. Nobody free: wait.
     """
-    free = [one for one in candidates if not obstacle(one, ask.tried)]
+    free = [one for one in candidates if not one.closed]
+    if ask.tried:
+        free = [one for one in free if one.node not in ask.tried]
+    choice = _choose(ask, candidates, free, policy, dice)
+    if choice is None or not surely_too_long(ask, choice.chosen):
+        return choice
+    # Rare enough that nobody pays for it who need not: look only at those where it fits.
+    free = [one for one in free if not surely_too_long(ask, one)]
+    return _choose(ask, candidates, free, policy, dice)
+
+
+def _choose(
+    ask: Ask,
+    candidates: Sequence[Candidate],
+    free: Sequence[Candidate],
+    policy: Policy,
+    dice: Dice,
+) -> Choice | None:
     if not free:
         return None
-    if any(one.node == ask.home for one in free):
-        assert ask.home is not None
-        return Choice(ask.home, "warm", "home")
-    chosen = pick(free, SCORERS[policy], dice)
-    if ask.lost:
-        return Choice(chosen, "lost", ask.lost)
-    if ask.home is None:
-        return Choice(chosen, "cold", "no_home")
-    return Choice(chosen, "moved", _why_not_home(ask, candidates))
+    if policy == "predicted" and not all(one.sure for one in free):
+        # Unsure of one is unsure of the comparison. The idlest goes first, and will be known soon.
+        policy = "least_inflight"
+    if ask.home is not None and policy != "predicted":
+        for one in free:
+            if one.node == ask.home:
+                return Choice(one, "warm", "home", free=(one,), scores=(0.0,))
+    if policy == "power_of_two" and len(free) > 2:
+        free = two_of(free, dice)
+    return _judged(ask, candidates, free, policy, dice)
 
 
-def pick(free: Sequence[Candidate], score: Callable[[Candidate], float], dice: Dice) -> NodeId:
-    """The best of these by score, ties by lot."""
-    scores = [score(candidate) for candidate in free]
+def two_of(free: Sequence[Candidate], dice: Dice) -> list[Candidate]:
+    """Two different ones by lot."""
+    first = dice.choice(free)
+    return [first, dice.choice([one for one in free if one is not first])]
+
+
+def _judged(
+    ask: Ask,
+    candidates: Sequence[Candidate],
+    free: Sequence[Candidate],
+    policy: Policy,
+    dice: Dice,
+) -> Choice:
+    scores = SCORERS[policy](ask, free)
+    index = pick(scores, dice, ALIKE if policy == "predicted" else 0.0)
+    second = runner_up(scores, index)
+    chosen = free[index]
+    placement, why = _placement(ask, candidates, chosen.node)
+    rival = None if second is None else free[second].node
+    return Choice(chosen, placement, why, policy, scores[index], rival, free, scores)
+
+
+def pick(scores: Sequence[float], dice: Dice, alike: float = 0.0) -> int:
+    """Where the best of these scores is; those within a share of `alike` of it tie, by lot."""
     best = min(scores)
-    return dice.choice([one.node for one, its in zip(free, scores, strict=True) if its == best])
+    limit = best + alike * abs(best)
+    ties = [index for index, score in enumerate(scores) if score <= limit]
+    return ties[0] if len(ties) == 1 else dice.choice(ties)
 
 
-def _why_not_home(ask: Ask, candidates: Sequence[Candidate]) -> str:
+def runner_up(scores: Sequence[float], chosen: int) -> int | None:
+    """Where the best of the others is."""
+    others = [*scores[:chosen], *scores[chosen + 1 :]]
+    if not others:
+        return None
+    index = others.index(min(others))
+    return index if index < chosen else index + 1
+
+
+def _placement(ask: Ask, candidates: Sequence[Candidate], chosen: NodeId) -> tuple[Placement, str]:
+    if ask.lost:
+        return "lost", ask.lost
+    if ask.home is None:
+        return "cold", "no_home"
+    if chosen == ask.home:
+        return "warm", "home"
     for one in candidates:
         if one.node == ask.home:
-            return f"home_{obstacle(one, ask.tried)}"
-    return "home_unusable"
+            return "moved", f"home_{obstacle(one, ask) or 'slower'}"
+    return "moved", "home_unusable"

@@ -6,7 +6,15 @@ from typing import Literal
 
 import msgspec
 
-Policy = Literal["least_inflight", "weighted", "random"]
+Policy = Literal[
+    "least_inflight",
+    "weighted",
+    "round_robin",
+    "random",
+    "power_of_two",
+    "prefix_affinity",
+    "predicted",
+]
 
 
 class FleetSettings(msgspec.Struct, frozen=True):
@@ -14,17 +22,28 @@ class FleetSettings(msgspec.Struct, frozen=True):
 
     `queue_length` 0 refuses at once whatever cannot start at once.
     `max_in_flight` caps streams per node and model from this side; 0 leaves it to the node.
+    `max_decodes` and `max_decodes_per_node` cap streams of all models together, over the fleet and
+    on one node; 0 is no cap.
+    `pace_least` observations of a node and model, the newest at most `pace_ttl_s` old, are what a
+    prediction needs.
     `retry_ratio` and `retry_floor` bound retries per `retry_window_s`; `retry_attempts` counts
     dispatches of one request that may fail, the first included.
     `busy_backoff_s` is how long a node that refused for lack of room is left alone, doubled with
     each refusal in a row up to `busy_backoff_max_s`; `busy_bounces` bounds refusals of one request.
+    A node's breaker for a model opens after `breaker_failures` in a row, or when a share of
+    `breaker_ratio` of the last `breaker_window` requests has failed; for `breaker_open_s`, doubled
+    each time up to `breaker_open_max_s`; it closes after `breaker_successes` requests gone well.
     `stall_s` is how late a tick may be before the gateway blames itself and not its nodes.
     """
 
-    policy: Policy = "least_inflight"
+    policy: Policy = "predicted"
     queue_length: int = 64
     queue_wait_s: float = 60.0
     max_in_flight: int = 0
+    max_decodes: int = 0
+    max_decodes_per_node: int = 0
+    pace_least: int = 3
+    pace_ttl_s: float = 120.0
     link_suspect_s: float = 2.0
     link_stale_s: float = 5.0
     link_dead_s: float = 15.0
@@ -37,6 +56,12 @@ class FleetSettings(msgspec.Struct, frozen=True):
     busy_backoff_s: float = 0.25
     busy_backoff_max_s: float = 8.0
     busy_bounces: int = 8
+    breaker_failures: int = 5
+    breaker_ratio: float = 0.5
+    breaker_window: int = 20
+    breaker_open_s: float = 5.0
+    breaker_open_max_s: float = 60.0
+    breaker_successes: int = 2
     affinity_entries: int = 100_000
     affinity_ttl_s: float = 3600.0
     rate_window_s: float = 30.0

@@ -20,6 +20,7 @@ GATEWAY = NodeId("gateway")
 STOP_WITHIN_S = 1.0
 LOSS_SEEN_S = 5.0
 SLACK_S = 1.0
+_GOOD_REASONS = frozenset({"home_busy", "home_slower"})
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -191,7 +192,7 @@ def _second_turn_is_warm(history: History) -> Iterator[str]:
         if trace.previous is None or not trace.opened:
             continue
         opened = trace.opened[0]
-        if opened.placement != "warm" and opened.why != "home_busy":
+        if opened.placement != "warm" and opened.why not in _GOOD_REASONS:
             yield f"{trace.request}, turn {trace.turn}, was {opened.placement} ({opened.why})"
         elif (
             opened.placement == "warm" and _undisturbed(history, trace) and not trace.cached_tokens
@@ -330,7 +331,7 @@ CHECKERS = (
     ),
     Checker(
         "second_turn_is_warm",
-        "While nothing fails, a conversation comes home, or its home was busy.",
+        "While nothing fails, a conversation comes home, or its home was busy or slower.",
         _second_turn_is_warm,
     ),
     Checker(

@@ -14,6 +14,7 @@ from importlib.resources import files
 
 import msgspec
 
+from roost.sim import policies
 from roost.sim.checkers import CHECKERS
 from roost.sim.play import Played, play
 from roost.sim.scenario import Scenario
@@ -48,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(list(known)).parse_args(arguments)
     if options.claims:
         return _claims(known)
+    if options.policies:
+        policies.tabulate(options.policies)
+        return 0
     names = [options.scenario] if options.scenario else list(known)
     seeds, first = (1, options.seed) if options.seed is not None else (options.seeds, 1)
     began = time.perf_counter()
@@ -66,6 +70,7 @@ def _options(names: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--log", action="store_true", help="print the event log")
     parser.add_argument("--verbose", action="store_true", help="a line for every run")
     parser.add_argument("--claims", action="store_true", help="list scenarios and checkers")
+    parser.add_argument("--policies", type=int, metavar="SEEDS", help="compare routing policies")
     return parser
 
 

@@ -46,7 +46,9 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Spans are drawn from evenly. `streamed`, `slow`, `stuck`, `vanish` and `hurry` are shares of
     requests: asked to stream; read slowly; never read on from some point; hung up on in any phase;
-    with a deadline of their own.
+    with a deadline of their own. With `prefixes` over 0, each conversation begins with one of so
+    many long system prompts of `prefix_words`. `long_answers` is the share of requests that ask for
+    ten times the usual answer.
     """
 
     rate_per_s: float = 1.2
@@ -63,6 +65,9 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hurry: float = 0.0
     hurry_s: Span = (0.5, 10.0)
     tenants: int = 3
+    prefixes: int = 0
+    prefix_words: int = 400
+    long_answers: float = 0.0
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -95,6 +95,8 @@ class Workload:
         self._world = world
         self._front = front
         self._ledger = ledger
+        # Each conversation has dice of its own: what one does moves nothing in another one, so two
+        # policies see the same traffic.
         self._dice = world.dice("workload")
         self._requests = 0
         self._conversations = 0
@@ -112,14 +114,15 @@ class Workload:
         talk.next(Manners())
 
     def _arrive(self) -> None:
-        turns = self._dice.randint(*self._traffic.turns)
-        talk = Conversation(self, self._dice, self._dice.choice(self._models), turns)
-        talk.next(self.manners())
+        dice = self._world.dice(f"conversation {self._conversations + 1}")
+        turns = dice.randint(*self._traffic.turns)
+        talk = Conversation(self, dice, dice.choice(self._models), turns)
+        talk.next(self.manners(dice))
         self.begin()
 
-    def manners(self) -> Manners:
+    def manners(self, dice: Random) -> Manners:
         """Draw how a client behaves."""
-        dice, traffic = self._dice, self._traffic
+        traffic = self._traffic
         roll = dice.random
         vanish = roll() < traffic.vanish
         by_time = roll() < 0.7
@@ -134,7 +137,7 @@ class Workload:
 
     def think(self, talk: Conversation) -> None:
         """Let a conversation go on after a pause, if there is time left."""
-        pause_s = self._dice.uniform(*self._traffic.think_s)
+        pause_s = talk.dice.uniform(*self._traffic.think_s)
         if self._world.now + pause_s >= self._duration_s:
             return
         self.thinking += 1
@@ -142,30 +145,43 @@ class Workload:
 
     def _go_on(self, talk: Conversation) -> None:
         self.thinking -= 1
-        talk.next(self.manners())
+        talk.next(self.manners(talk.dice))
 
-    def words(self) -> str:
+    def words(self, dice: Random) -> str:
         """Some words for a message."""
-        count = self._dice.randint(*self._traffic.words)
-        return " ".join(f"w{self._dice.randrange(5000)}" for _ in range(count))
+        count = dice.randint(*self._traffic.words)
+        return " ".join(f"w{dice.randrange(5000)}" for _ in range(count))
 
-    def name(self) -> tuple[TenantId, str]:
+    def name(self, dice: Random) -> tuple[TenantId, str]:
         """Who talks, and about what."""
         self._conversations += 1
-        tenant = self._dice.randrange(self._traffic.tenants)
+        tenant = dice.randrange(self._traffic.tenants)
         return TenantId(f"key:{tenant}"), f"conversation {self._conversations}"
+
+    def beginning(self, dice: Random) -> str:
+        """The system prompt of a new conversation."""
+        if not self._traffic.prefixes:
+            return "You are helpful."
+        which = dice.randrange(self._traffic.prefixes)
+        return " ".join(f"s{which}w{n}" for n in range(self._traffic.prefix_words))
 
     def send(self, talk: Conversation, manners: Manners) -> Trace:
         """Put a turn's request on its way."""
         self._requests += 1
         rid = RequestId(f"r{self._requests}")
-        request = GenerateRequest(
-            ModelId(talk.model),
-            ChatPrompt(tuple(talk.messages)),
-            max_tokens=self._dice.randint(*self._traffic.max_tokens),
+        most = talk.dice.randint(*self._traffic.max_tokens)
+        if self._traffic.long_answers and talk.dice.random() < self._traffic.long_answers:
+            most *= 10
+        messages = tuple(talk.messages)
+        request = GenerateRequest(ModelId(talk.model), ChatPrompt(messages), max_tokens=most)
+        terms = Terms(
+            rid,
+            talk.tenant,
+            chain(talk.tenant, request.model, messages),
+            timeout_s=manners.timeout_s,
+            prompt_bytes=sum(len(message.content) for message in messages),
+            max_tokens=most,
         )
-        hashes = chain(talk.tenant, request.model, talk.messages)
-        terms = Terms(rid, talk.tenant, hashes, timeout_s=manners.timeout_s)
         oracle = tuple(answer_of(request))
         trace = Trace(rid, request.model, talk.turn, self._world.now, oracle)
         client = Client(self._world, self._front, rid, manners)
@@ -195,19 +211,21 @@ class Conversation:
 
     def __init__(self, workload: Workload, dice: Random, model: str, turns: int) -> None:
         self._workload = workload
-        self._dice = dice
+        self.dice = dice
         self._turns = turns
         self._last: RequestId | None = None
         self.model = model
         self.turn = 0
-        self.tenant, about = workload.name()
-        self.messages = [Message("system", "You are helpful."), Message("user", about)]
+        self.tenant, about = workload.name(dice)
+        self.messages = [Message("system", workload.beginning(dice)), Message("user", about)]
 
     def next(self, manners: Manners) -> None:
         """Ask the next question."""
         self.turn += 1
         question = self.messages.pop()
-        self.messages.append(Message("user", f"{question.content} {self._workload.words()}"))
+        self.messages.append(
+            Message("user", f"{question.content} {self._workload.words(self.dice)}")
+        )
         trace = self._workload.send(self, manners)
         trace.previous, self._last = self._last, trace.request
 

@@ -6,7 +6,7 @@ import pytest
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import RuntimeView, SlotView
-from roost.fleet.prospects import capacity, kv_share
+from roost.fleet.board import capacity, kv_share
 from roost.fleet.registry import Node
 from tests.fleet.kit import offer, status
 

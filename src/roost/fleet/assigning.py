@@ -1,0 +1,121 @@
+"""MACHINE: the one place that gives work to nodes: it walks the line and places whoever can run."""
+
+from __future__ import annotations
+
+from roost.core.ids import ModelId
+from roost.errors import Failure
+from roost.fleet import refusals
+from roost.fleet.books import Books
+from roost.fleet.calls import Call
+from roost.fleet.effects import Dispatch
+from roost.fleet.routing import Choice, choose, hopeful, only_too_long
+from roost.fleet.scoring import Ask, Candidate
+
+
+class Assigner:
+    """Decides, for everybody who waits, whether and where to run, or that there is no hope."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def reconsider(self, now: float) -> None:
+        """Place whoever can be placed."""
+        full: set[ModelId] = set()
+        for entry in self._books.queue.entries():
+            call = self._books.waiting(entry.request)
+            if entry.model in full and not call.tried:
+                continue
+            if not self._place(call, now) and not call.tried:
+                # No room even for a request that nobody has failed yet: none for any like it.
+                full.add(entry.model)
+
+    def refuse_waiting(self, now: float) -> None:
+        """Without a line, whoever could not start at once is refused at once."""
+        for entry in self._books.queue.entries():
+            call = self._books.waiting(entry.request)
+            busy = refusals.queue_full(self._books.hint_s(now))
+            self._books.answer(call, call.setback or busy, now)
+
+    def hope(self, call: Call, now: float) -> bool:
+        """Whether any node is left that could serve the request sooner or later."""
+        prospects = self._books.prospects
+        return hopeful(prospects.candidates(call.model, now), prospects.filters(call))
+
+    def _place(self, call: Call, now: float) -> bool:
+        """Settle what becomes of a waiting request; False if it has to go on waiting."""
+        prospects = self._books.prospects
+        if call.left_s(now) == 0:
+            self._books.answer(call, refusals.deadline(call.terms.timeout_s or 0.0), now)
+            return True
+        ask = prospects.ask(call, now)
+        while True:
+            candidates = prospects.candidates(call.model, now)
+            choice = self._choose(ask, candidates)
+            if choice is None:
+                return self._give_up(call, ask, candidates, now)
+            if prospects.board.confirm(choice.node, now):
+                self._dispatch(call, ask, choice, now)
+                return True
+
+    def _choose(self, ask: Ask, candidates: list[Candidate]) -> Choice | None:
+        books = self._books
+        if 0 < books.settings.max_decodes <= len(books.leases):
+            return None
+        return choose(ask, candidates, books.settings.policy, books.dice)
+
+    def _give_up(self, call: Call, ask: Ask, candidates: list[Candidate], now: float) -> bool:
+        if hopeful(candidates, ask):
+            return False
+        if only_too_long(candidates, ask):
+            most = max(one.ctx for one in candidates)
+            self._books.answer(call, refusals.too_long(most), now)
+        else:
+            self._books.answer(call, self._hopeless(call), now)
+        return True
+
+    def _dispatch(self, call: Call, ask: Ask, choice: Choice, now: float) -> None:
+        books, prospects = self._books, self._books.prospects
+        chosen = choice.chosen
+        books.unqueue(call)
+        call.attempt += 1
+        call.node = choice.node
+        call.queued_s += now - call.waiting_since_s
+        call.setback = call.started = call.started_s = call.first_token_s = None
+        prefill = ask.prompt_tokens - (ask.cached_tokens if choice.placement == "warm" else 0)
+        books.leases.take(
+            call.id,
+            call.attempt,
+            choice.node,
+            call.model,
+            tokens=prospects.need_tokens(call, chosen),
+            prefill=max(0, prefill),
+        )
+        prospects.board.picked(choice.node, call.model)
+        books.counts["dispatched"] += 1
+        books.counts["warm"] += choice.placement == "warm"
+        books.out.append(
+            Dispatch(
+                request=call.id,
+                attempt=call.attempt,
+                node=choice.node,
+                placement=choice.placement,
+                why=choice.why,
+                queued_s=call.queued_s,
+                deadline_s=call.left_s(now),
+                policy=choice.policy,
+                score=choice.score,
+                candidates=len(choice.free),
+                runner_up=choice.runner_up,
+                predicted_s=prospects.predicted_s(ask, chosen),
+            )
+        )
+
+    def _hopeless(self, call: Call) -> Failure:
+        if call.setback is not None:
+            return call.setback
+        registry, hint_s = self._books.registry, self._books.settings.retry_after_default_s
+        if registry.knows(call.model):
+            return refusals.no_nodes(call.model, hint_s)
+        if registry.settled():
+            return refusals.model_not_found(call.model)
+        return refusals.nobody_connected(hint_s)

@@ -1,0 +1,100 @@
+"""MACHINE: what the coordinator's parts share: who lives, who waits, what is leased, what is to do.
+
+Everything that ends a request goes through `end`, everything that takes it off a node through
+`withdraw`; a lease comes back in `Leases.release` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+from roost.core.ids import RequestId
+from roost.errors import Failure, Fault
+from roost.fleet import refusals
+from roost.fleet.calls import Call, Calls
+from roost.fleet.deadlines import Deadlines
+from roost.fleet.effects import Answer, Effect, Report, Withdraw
+from roost.fleet.leases import Leases
+from roost.fleet.prospects import Prospects
+from roost.fleet.rates import Rate
+from roost.fleet.registry import Registry
+from roost.fleet.retrying import Recovery
+from roost.fleet.routing import Dice
+from roost.fleet.settings import FleetSettings
+from roost.fleet.waiting import Entry
+from roost.fleet.waiting import Waiting as Queue
+
+Timer = tuple[Literal["queue", "request"], RequestId]
+
+
+class Books:
+    """The state of one coordinator, and the small steps that keep it consistent."""
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        self.settings = settings
+        self.dice = dice
+        self.registry = Registry(settings)
+        self.leases = Leases()
+        self.prospects = Prospects(settings, self.registry, self.leases)
+        self.recovery = Recovery(settings)
+        self.freed = Rate(settings.rate_window_s)
+        self.calls = Calls()
+        self.queue = Queue()
+        self.timers: Deadlines[Timer] = Deadlines()
+        self.draining = False
+        self.counts: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()
+        self.out: list[Effect] = []
+
+    def drained(self) -> list[Effect]:
+        """Hand over what is to be done."""
+        out, self.out = self.out, []
+        return out
+
+    def enqueue(self, call: Call, now: float, setback: Failure | None = None) -> None:
+        """Let a request wait: behind the others, or in front of them if it waited before."""
+        entry = Entry(call.id, call.model)
+        call.waiting_since_s = now
+        call.setback = setback
+        self.timers.set(("queue", call.id), now + self.settings.queue_wait_s)
+        if setback is None:
+            self.queue.append(entry)
+        else:
+            self.queue.push_front(entry)
+
+    def unqueue(self, call: Call) -> None:
+        """Take a request out of the line, if it is in it."""
+        self.timers.drop(("queue", call.id))
+        self.queue.remove(call.id)
+
+    def waiting(self, request: RequestId) -> Call:
+        """The request behind an entry of the line."""
+        call = self.calls.get(request)
+        assert call is not None, "what waits lives"
+        return call
+
+    def answer(self, call: Call, failure: Failure, now: float) -> None:
+        """End a request with this failure."""
+        self.answers[failure.reason] += 1
+        if failure.kind.fault is Fault.CAPACITY and failure.retry_after_s is not None:
+            self.out.append(Report("request_shed", request=call.id, reason=failure.reason))
+        self.out.append(Answer(call.id, failure))
+        self.end(call, failure.reason, now)
+
+    def withdraw(self, call: Call, now: float) -> None:
+        """Take a request off its node, if it is on one; its lease stays until the node is done."""
+        if call.node is not None:
+            self.out.append(Withdraw(call.id, call.attempt, call.node))
+
+    def end(self, call: Call, outcome: str, now: float) -> None:
+        """The request has its one ending."""
+        self.unqueue(call)
+        self.timers.drop(("request", call.id))
+        self.calls.end(call)
+
+    def hint_s(self, now: float) -> int:
+        """Whole seconds after which somebody who is refused now should come back."""
+        ahead = len(self.queue)
+        default_s = self.settings.retry_after_default_s
+        return refusals.wait_hint_s(ahead, self.freed.per_s(now), default_s)

@@ -1,0 +1,88 @@
+"""MACHINE: what failures, silence and time that has run out do to requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from roost.core.ids import NodeId, RequestId
+from roost.core.snapshots import LinkState
+from roost.errors import Failure
+from roost.fleet import refusals
+from roost.fleet.books import Books, Timer
+from roost.fleet.calls import Call
+from roost.fleet.effects import Disconnect, Report
+from roost.fleet.retrying import verdict
+
+
+class Mishaps:
+    """Decides what becomes of requests whose attempts or patience have ended."""
+
+    def __init__(self, books: Books, hope: Callable[[Call, float], bool]) -> None:
+        self._books = books
+        self._hope = hope
+
+    def failed(self, request: RequestId, attempt: int, failure: Failure, now: float) -> None:
+        """An attempt has failed; nothing if it is not the current one."""
+        call = self._books.calls.current(request, attempt)
+        if call is not None:
+            self.setback(call, failure, now)
+
+    def setback(self, call: Call, failure: Failure, now: float) -> None:
+        """The current attempt is over without an answer: again, elsewhere, or not at all."""
+        books = self._books
+        node, call.node = call.node, None
+        assert node is not None, "only a running attempt can fail"
+        if verdict(failure, answered=call.answered) == "wait":
+            books.counts["bounced"] += 1
+            books.prospects.board.no_room(node, call.model, now)
+            hint_s = books.hint_s(now)
+            failure = Failure(failure.reason, failure.message, retry_after_s=hint_s)
+        todo = books.recovery.judge(
+            call, node, failure, now, elsewhere=lambda: self._hope(call, now)
+        )
+        if todo == "answer":
+            books.answer(call, failure, now)
+            return
+        if todo == "elsewhere":
+            books.counts["retried"] += 1
+            books.out.append(
+                Report("request_retried", node=node, request=call.id, reason=failure.reason)
+            )
+        books.enqueue(call, now, setback=failure)
+
+    def fell_silent(self, node: NodeId, state: LinkState, now: float) -> None:
+        """A node's link has changed its state for want of news."""
+        if state in {"stale", "dead"}:
+            self.lose(node, now, withdraw=state == "stale")
+        if state == "dead":
+            self.leave_leases(node)
+            failure = refusals.node_dead(self._books.settings.link_dead_s)
+            self._books.out.append(Disconnect(node, failure))
+
+    def lose(self, node: NodeId, now: float, *, withdraw: bool = False) -> None:
+        """Whatever runs there is lost."""
+        # Newest first, because each goes to the head of the queue: the oldest ends up in front.
+        for call in reversed(self._books.calls.on_node(node)):
+            if withdraw:
+                self._books.withdraw(call, now)
+            self.setback(call, refusals.node_lost(), now)
+
+    def leave_leases(self, node: NodeId) -> None:
+        """Nobody will say any more that these places are free: they are."""
+        self._books.leases.release_node(node)
+
+    def expired(self, timer: Timer, now: float) -> None:
+        """A request's time in the line, or its own deadline, is over."""
+        kind, request = timer
+        books = self._books
+        call = books.calls.get(request)
+        if call is None:
+            # Both timers of a request may be due in the same tick; the first one ended it.
+            return
+        if kind == "request":
+            assert call.terms.timeout_s is not None, "only a request with a timeout has the timer"
+            books.withdraw(call, now)
+            books.answer(call, refusals.deadline(call.terms.timeout_s), now)
+        else:
+            waited_s = now - call.waiting_since_s
+            books.answer(call, refusals.queue_timeout(waited_s, books.hint_s(now)), now)
