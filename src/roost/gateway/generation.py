@@ -15,20 +15,18 @@ from roost.core.request import Terms
 from roost.dialects.openai_chat_reply import ChatStream, chat_body
 from roost.dialects.openai_completions_reply import CompletionStream, completion_body
 from roost.dialects.openai_options import ReplyOptions
-from roost.errors import Failure, RoostError, fail
+from roost.errors import Failure, RoostError
 from roost.fleet.relay import Relay, RelaySettings
 from roost.gateway.parser import Parser
 from roost.gateway.parsing import Api, Job, Outcome, Parsed, parse
 from roost.gateway.scribe import StreamScribe, StreamVoice, WholeScribe, WholeVoice
+from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turn import Turn
 
 if TYPE_CHECKING:
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call
     from roost.gateway.tasks import Tasks
-
-TIMEOUT_MAX_MS = 24 * 3600 * 1000
-TIMEOUT_MAX_DIGITS = len(str(TIMEOUT_MAX_MS))
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -96,7 +94,8 @@ class Generation:
             self._refuse(call, dialect, outcome.failure)
             return
         try:
-            timeout_s = _timeout_s(call, outcome.timeout_ms)
+            header = call.exchange.fields.get(TIMEOUT_HEADER)
+            timeout_s = asked_timeout_s(header, outcome.timeout_ms)
         except RoostError as error:
             self._refuse(call, dialect, error.failure)
             return
@@ -133,16 +132,3 @@ class Generation:
             return self._settings.default_model
         served = self._mind.coordinator.models()
         return served[0].model if len(served) == 1 else ""
-
-
-def _timeout_s(call: Call, in_body: object) -> float | None:
-    header = call.exchange.fields.get(b"x-roost-timeout-ms")
-    value = in_body if header is None else header.decode("latin-1")
-    if value is None:
-        return None
-    text = str(value)
-    number = len(text) <= TIMEOUT_MAX_DIGITS and text.isascii() and text.isdigit()
-    if not number or not 1 <= int(text) <= TIMEOUT_MAX_MS:
-        message = f"The timeout must be a whole number of ms from 1 to {TIMEOUT_MAX_MS}."
-        raise fail("bad_request", message, param="x-roost-timeout-ms")
-    return int(text) / 1000

@@ -8,13 +8,16 @@ Everything runs in callbacks of the two connections; only opening a connection n
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from roost.errors import Failure, Fault
+from roost.fleet.refusals import deadline
 from roost.fleet.relay import Outcome
 from roost.fleet.upstream_pool import Granted, Lease
 from roost.gateway.front.defects import failure_of
 from roost.gateway.front.rendering import Headers
+from roost.gateway.timeouts import TIMEOUT_HEADER, left_ms
 from roost.gateway.upstream.answers import CUT, Answer, BodyAnswer, EventsAnswer
 from roost.gateway.upstream.headers import is_events, reply_headers, request_head
 from roost.gateway.upstream.routes import ProxyRoute
@@ -29,9 +32,14 @@ SILENT = Failure("upstream_error", "The upstream server stopped answering.")
 
 
 class Passage:
-    """The life of one request. `over` exactly once."""
+    """The life of one request. `over` exactly once.
 
-    def __init__(self, proxy: Proxy, route: ProxyRoute, call: Call, ticket: int) -> None:
+    `timeout_s` is the client's own limit for all of it, None for none.
+    """
+
+    def __init__(
+        self, proxy: Proxy, route: ProxyRoute, call: Call, ticket: int, timeout_s: float | None
+    ) -> None:
         self.ticket = ticket
         self.exchange = call.exchange
         self._proxy = proxy
@@ -48,6 +56,12 @@ class Passage:
         self._status = 0
         self._arrived_s = proxy.now()
         self._answered_s = 0.0
+        self._timeout_s = timeout_s
+        self._deadline: asyncio.TimerHandle | None = None
+        if timeout_s is not None:
+            # Not left to the tick, whose step is many times the shortest limit.
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_at(self._arrived_s + timeout_s, self._on_deadline)
         self.over = False
         call.exchange.watcher = self
 
@@ -94,13 +108,19 @@ class Passage:
         head = request_head(
             method,
             self._server.base + self._path,
-            self._server.prefix,
+            self._server.prefix + self._time_left(),
             self.exchange.fields,
             self.exchange.request_id,
             len(self._body) if method == "POST" else None,
         )
         self._connection = connection
         connection.ask(head + self._body, self)
+
+    def _time_left(self) -> bytes:
+        """Tell the server how long its answer is of use, so that it stops by itself."""
+        if self._deadline is None:
+            return b""
+        return b"%b: %d\r\n" % (TIMEOUT_HEADER, left_ms(self._deadline.when(), self._proxy.now()))
 
     # What the server says.
 
@@ -191,6 +211,12 @@ class Passage:
 
     # Time.
 
+    def _on_deadline(self) -> None:
+        """End wherever it stands: in the queue, while connecting, before or in the answer."""
+        assert self._timeout_s is not None, "a deadline without a limit"
+        self._drop_connection()
+        self._fail(deadline(self._timeout_s))
+
     def on_tick(self, now: float) -> None:
         """Enforce progress, and show the client a status before its patience ends."""
         connection, limits = self._connection, self._proxy.limits
@@ -218,11 +244,15 @@ class Passage:
     def _end(self, outcome: Outcome, *, served: bool = False) -> None:
         assert not self.over, "a request ends once"
         self.over = True
+        if self._deadline is not None:
+            self._deadline.cancel()
         lease, self._lease = self._lease, None
-        self._proxy.on_over(self, outcome, self.route.dialect)
+        self._proxy.on_over(self, outcome)
         if lease is not None:
             self._proxy.release(lease, served=served)
 
 
 def _outcome_of(failure: Failure) -> Outcome:
+    if failure.reason == "deadline":
+        return "deadline"
     return "node_error" if failure.kind.fault in {Fault.PEER, Fault.OURS} else "rejected"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from roost.errors import RoostError
 from roost.fleet.relay import Outcome
 from roost.fleet.upstream_pool import (
     Granted,
@@ -18,6 +19,7 @@ from roost.fleet.upstream_pool import (
     Refused,
     UpstreamPool,
 )
+from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.upstream.client import ClientLimits, ConnectionPool
 from roost.gateway.upstream.headers import request_prefix
 from roost.gateway.upstream.passage import Passage
@@ -124,11 +126,11 @@ class Proxy:
         """Give a place back; whoever waits gets it."""
         self.perform(self.pool.on_released(lease, self.now(), self._dice, served=served))
 
-    def on_over(self, passage: Passage, outcome: Outcome, dialect: str) -> None:
+    def on_over(self, passage: Passage, outcome: Outcome) -> None:
         """Count a request that has ended."""
         del self._passages[passage.ticket]
         self.pool.on_left(passage.ticket)
-        self._metrics("roost_requests_total", outcome, dialect).inc()
+        self._count(passage.route, outcome)
 
     # What the clock and the probes say.
 
@@ -171,13 +173,22 @@ class Proxy:
             server.suspected.set()
 
     def _on_call(self, route: ProxyRoute, call: Call) -> None:
+        try:
+            timeout_s = asked_timeout_s(call.exchange.fields.get(TIMEOUT_HEADER))
+        except RoostError as error:
+            self._count(route, "rejected")
+            call.exchange.fail(error.failure)
+            return
         self._last_ticket += 1
-        passage = Passage(self, route, call, self._last_ticket)
+        passage = Passage(self, route, call, self._last_ticket, timeout_s)
         self._passages[passage.ticket] = passage
         if route.leased:
             self.perform([self.pool.on_request(passage.ticket, self.now(), self._dice)])
         elif not self._glance(passage):
             passage.on_refused(self.pool.unavailable())
+
+    def _count(self, route: ProxyRoute, outcome: Outcome) -> None:
+        self._metrics("roost_requests_total", outcome, route.dialect).inc()
 
     def _glance(self, passage: Passage) -> bool:
         if len(passage.tried) >= len(self.servers):
