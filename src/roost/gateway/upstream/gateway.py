@@ -19,13 +19,16 @@ from roost.gateway.front.server import Front, open_front
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.gateway.upstream.client import ClientLimits
+from roost.gateway.upstream.fleet_view import fleet_view
 from roost.gateway.upstream.probe import keep_probing
 from roost.gateway.upstream.proxy import PassageLimits, Proxy, Server
 from roost.gateway.upstream.targets import Target
 from roost.observe import logs
 from roost.observe.metrics import CONTENT_TYPE, Metrics
 
-_ABOUT = msgspec.json.encode({"roost": __version__, "openai": "/v1", "health": "/health"})
+_ABOUT = msgspec.json.encode(
+    {"roost": __version__, "openai": "/v1", "health": "/health", "fleet": "/roost/v1/fleet"}
+)
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True):
@@ -100,6 +103,7 @@ class UpstreamGateway:
         )
         routes.add("GET", "/ready", self._ready)
         routes.add("GET", "/metrics", self._metrics)
+        routes.add("GET", "/roost/v1/fleet", self._fleet)
         return routes
 
     def _ready(self, call: Call) -> None:
@@ -108,6 +112,10 @@ class UpstreamGateway:
             call.exchange.reply(200, JSON_BODY, _status("ready"))
         else:
             call.exchange.fail(self.pool.unavailable())
+
+    def _fleet(self, call: Call) -> None:
+        view = fleet_view(self.pool.statistics(), self._settings.pool.max_in_flight)
+        call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view))
 
     def _metrics(self, call: Call) -> None:
         view = self.pool.statistics()
