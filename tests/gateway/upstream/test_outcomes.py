@@ -11,7 +11,7 @@ import pytest
 from roost.fleet.relay import Outcome
 from roost.fleet.upstream_pool import PoolSettings
 from roost.gateway.front.limits import FrontLimits
-from tests.conftest import Eventually
+from tests.conftest import Eventually, until
 from tests.gateway.upstream.conftest import (
     DONE,
     EVENT,
@@ -114,6 +114,21 @@ async def test_only_generated_text_has_a_ttft() -> None:
         server.script = answer
         assert (await world.ask(chat())).status == 200
         assert first_bytes(world) == 1.0
+
+
+async def test_questions_that_take_no_place_are_not_counted() -> None:
+    """Lists of models, whole or failed or refused, are none of the requests that are counted."""
+    server = FakeServer()
+    async with fleet(server) as world:
+        limited = get("/v1/models").replace(b"\r\n\r\n", b"\r\nx-roost-timeout-ms: 0\r\n\r\n")
+        assert [(await world.ask(ask)).status for ask in (get("/v1/models"), limited)] == [200, 400]
+        server.script = writing(cut=True)
+        assert (await world.ask(get("/v1/models/x"))).status == 502
+        assert counted(world) == {}
+        server.script = answer
+        await until(lambda: world.view.servers[0].health == "healthy")
+        assert (await world.ask(chat())).status == 200
+        assert counted(world) == {"complete": 1.0}
 
 
 async def test_a_host_that_cannot_be_a_name_fails_at_once(

@@ -188,7 +188,9 @@ class Proxy:
             passage.on_refused(self.pool.unavailable())
 
     def _count(self, route: ProxyRoute, outcome: Outcome) -> None:
-        self._metrics("roost_requests_total", outcome, route.dialect).inc()
+        # A client that polls the list of models would drown the figures of what it is for.
+        if route.leased:
+            self._metrics("roost_requests_total", outcome, route.dialect).inc()
 
     def _glance(self, passage: Passage) -> bool:
         if len(passage.tried) >= len(self.servers):
