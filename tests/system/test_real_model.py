@@ -213,6 +213,8 @@ def test_a_killed_runtime_is_an_error_event_and_starts_again(served: Roost, open
     assert again.choices[0].finish_reason in {"stop", "length"}
     assert gone(runtime)
     stream.close()
+    # Its connections are kept alive otherwise, and each is a descriptor of the server's.
+    client.close()
     wait(lambda: idle(url), "everything is free")
     wait(
         lambda: psutil.Process(served.process.pid).num_fds() <= descriptors,
