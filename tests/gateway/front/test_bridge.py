@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from roost.core.ids import RequestId
-from roost.dialects.openai_errors import error_body
 from roost.errors import Failure
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.bridge import Bridge
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.heads import Head
+from roost.gateway.front.shared import openai_errors
 
 
 class Wire:
@@ -24,7 +24,7 @@ class Wire:
         self.broken: bool | None = None
         self.common = b""
         self.local = self.remote = "127.0.0.1"
-        self.error_body = error_body
+        self.errors = openai_errors
 
     def put(self, data: bytes) -> None:
         """Keep it."""

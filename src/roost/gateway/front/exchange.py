@@ -19,7 +19,7 @@ from roost.gateway.front.heads import Head, asks_first, path_of
 from roost.gateway.front.rendering import (
     CONTINUE,
     LAST_CHUNK,
-    ErrorBody,
+    Errors,
     Headers,
     failure_headers,
     head_bytes,
@@ -50,7 +50,7 @@ class Connection(Protocol):
         ...
 
     @property
-    def error_body(self) -> ErrorBody:
+    def errors(self) -> Errors:
         """How failures are rendered."""
         ...
 
@@ -282,7 +282,7 @@ class Exchange:
         self._head, self._left = b"", None
         self.started = self._chunked = False
         self._mute = self.head.method == "HEAD"
-        status, body = self._conn.error_body(failure)
+        status, body = self._conn.errors(failure, self.raw_path, self.request_id)
         self.reply(status, failure_headers(failure) + (extra or []), body)
 
     def break_off(self) -> None:

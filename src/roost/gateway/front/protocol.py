@@ -29,7 +29,7 @@ from roost.gateway.front.refusals import (
     too_large,
 )
 from roost.gateway.front.rendering import (
-    ErrorBody,
+    Errors,
     failure_headers,
     head_bytes,
     id_lines,
@@ -54,6 +54,7 @@ class FrontProtocol(HttpToolsProtocol):
         super().__init__(shared.config, shared.state, {}, asyncio.get_running_loop())
         self.parser.set_dangerous_leniencies(lenient_data_after_close=False)
         self.shared = shared
+        self.url = b""
         self.blocked = False
         self._receipt = Receipt(shared.limits, self.loop.time())
         self._stall = Stall(shared.limits.write_s)
@@ -74,9 +75,9 @@ class FrontProtocol(HttpToolsProtocol):
         return self.shared.common
 
     @property
-    def error_body(self) -> ErrorBody:
+    def errors(self) -> Errors:
         """How failures are rendered."""
-        return self.shared.error_body
+        return self.shared.errors
 
     @property
     def local(self) -> str:
@@ -357,10 +358,11 @@ class FrontProtocol(HttpToolsProtocol):
     def _send_refusal(self, failure: Failure | None) -> None:
         self._refused = None
         if failure is not None:
-            status, body = self.shared.error_body(failure)
+            request_id = self.shared.ids()
+            status, body = self.shared.errors(failure, heads.path_of(self.url)[0], request_id)
             length = (b"content-length", b"%d" % len(body))
             lines = [*failure_headers(failure), length, (b"connection", b"close")]
-            common = id_lines(self.shared.ids()) + self.shared.common
+            common = id_lines(request_id) + self.shared.common
             self.put(head_bytes(status, lines, common) + body)
         self._close_gently(unread=True)
 

@@ -11,6 +11,9 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 ErrorBody: TypeAlias = Callable[[Failure], tuple[int, bytes]]
 """From a failure to the status and the JSON body of a dialect."""
 
+Errors: TypeAlias = Callable[[Failure, bytes, str], tuple[int, bytes]]
+"""The same, where the path that was asked for decides, and the id of the request is told."""
+
 JSON_BODY: Headers = [(b"content-type", b"application/json")]
 """Headers of a reply whose body is JSON."""
 

@@ -8,14 +8,13 @@ import socket
 import ssl
 from email.utils import formatdate
 
-from roost.dialects.openai_errors import error_body as openai_error
 from roost.gateway.front.asgi import App
 from roost.gateway.front.defects import contained, report
 from roost.gateway.front.descriptors import fitted
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.protocol import FrontProtocol
-from roost.gateway.front.rendering import ErrorBody
-from roost.gateway.front.shared import Direct, Shared
+from roost.gateway.front.rendering import Errors
+from roost.gateway.front.shared import Direct, Shared, openai_errors
 from roost.gateway.front.uvicorn_base import uvicorn_config
 
 _ABORT_S = 0.5
@@ -182,7 +181,7 @@ async def open_front(
     limits: FrontLimits,
     *,
     direct: Direct | None = None,
-    error_body: ErrorBody = openai_error,
+    errors: Errors = openai_errors,
 ) -> Front:
     """Bind and accept; `OSError` where the address is taken or the TLS files cannot be read.
 
@@ -191,7 +190,7 @@ async def open_front(
     tls = _tls(listener)
     limits = fitted(limits)
     config = uvicorn_config(contained(app), limits)
-    shared = Shared(app, limits, config, direct=direct, error_body=error_body)
+    shared = Shared(app, limits, config, direct=direct, errors=errors)
     front = Front(shared, _bind(listener, limits), tls is not None)
     await front.open(listener, tls)
     return front

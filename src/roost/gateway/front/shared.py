@@ -15,13 +15,19 @@ from roost.gateway.front.asgi import App
 from roost.gateway.front.bodies import Bodies
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.limits import FrontLimits
-from roost.gateway.front.rendering import ErrorBody
+from roost.gateway.front.rendering import Errors
 from roost.gateway.front.uvicorn_base import Config, ServerState
 from roost.gateway.request_ids import RequestIds
 from roost.gateway.tasks import Tasks
 
 if TYPE_CHECKING:
     from roost.gateway.front.protocol import FrontProtocol
+
+
+def openai_errors(failure: Failure, _path: bytes, _request_id: str) -> tuple[int, bytes]:
+    """Render every failure as OpenAI does, whatever was asked for."""
+    return openai_error(failure)
+
 
 Handler: TypeAlias = Callable[[Exchange], None]
 """Who answers a request once its body is whole."""
@@ -58,7 +64,7 @@ class Shared:
     limits: FrontLimits
     config: Config
     direct: Direct | None = None
-    error_body: ErrorBody = openai_error
+    errors: Errors = openai_errors
     ids: RequestIds = field(default_factory=RequestIds)
     tasks: Tasks = field(default_factory=Tasks)
     state: ServerState = field(default_factory=ServerState)

@@ -91,7 +91,8 @@ class EventsAnswer:
         elif self._tail.final_seen:
             exchange.finish()
         else:
-            exchange.write(self._tail.separator() + error_event(self._dialect, failure))
+            event = error_event(self._dialect, failure, exchange.request_id)
+            exchange.write(self._tail.separator() + event)
             exchange.break_off()
 
     def commit(self) -> None:

@@ -19,6 +19,7 @@ from roost.gateway.front.server import Front, open_front
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.gateway.upstream.client import ClientLimits
+from roost.gateway.upstream.failures import errors_under
 from roost.gateway.upstream.fleet_view import fleet_view
 from roost.gateway.upstream.probe import keep_probing
 from roost.gateway.upstream.proxy import PassageLimits, Proxy, Server
@@ -71,6 +72,7 @@ class UpstreamGateway:
             settings.listener,
             settings.limits,
             direct=self._routes(),
+            errors=errors_under(settings.places.inside),
         )
         for server in self._proxy.servers.values():
             probing = keep_probing(self._proxy, server, settings.probe_path, settings.pool.probe_s)
