@@ -22,7 +22,16 @@ any OpenAI-compatible servers: a fixed in-flight limit for each, instant refusal
 first.
 """
 UPSTREAM_ONLY = ("upstream.", "max_in_flight")
-FLEET_ONLY = ("default_model", "link.", "affinity.", "policy", "strict", "stream.keepalive_s")
+FLEET_ONLY = (
+    "default_model",
+    "link.",
+    "affinity.",
+    "breaker.",
+    "max_in_flight_decodes",
+    "policy",
+    "strict",
+    "stream.keepalive_s",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -53,6 +53,9 @@ GATEWAY_SETTINGS = (
     "link.",
     "retry.",
     "affinity.",
+    "breaker.",
+    "max_in_flight_decodes",
+    "max_in_flight_decodes_per_node",
     "policy",
     "strict",
 )
@@ -150,6 +153,14 @@ def fleet_settings(settings: Settings) -> FleetSettings:
         retry_attempts=settings.retry_attempts,
         affinity_entries=settings.affinity_entries,
         affinity_ttl_s=settings.affinity_ttl_s,
+        max_decodes=settings.max_in_flight_decodes,
+        max_decodes_per_node=settings.max_in_flight_decodes_per_node,
+        breaker_failures=settings.breaker_failures,
+        breaker_ratio=settings.breaker_ratio,
+        breaker_window=settings.breaker_window,
+        breaker_open_s=settings.breaker_open_s,
+        breaker_open_max_s=settings.breaker_open_max_s,
+        breaker_successes=settings.breaker_successes,
     )
 
 

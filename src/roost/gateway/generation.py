@@ -17,6 +17,7 @@ from roost.dialects.openai_completions_reply import CompletionStream, completion
 from roost.dialects.openai_options import ReplyOptions
 from roost.errors import Failure, RoostError
 from roost.fleet.relay import Relay, RelaySettings
+from roost.gateway.asked import CLASS_HEADER, asked_class
 from roost.gateway.parser import Parser
 from roost.gateway.parsing import Api, Job, Outcome, Parsed, parse
 from roost.gateway.scribe import StreamScribe, StreamVoice, WholeScribe, WholeVoice
@@ -94,23 +95,21 @@ class Generation:
             self._refuse(call, dialect, outcome.failure)
             return
         try:
-            header = call.exchange.fields.get(TIMEOUT_HEADER)
-            timeout_s = asked_timeout_s(header, outcome.timeout_ms)
+            terms = _terms(call, outcome)
         except RoostError as error:
             self._refuse(call, dialect, error.failure)
             return
-        self._start(call, dialect, outcome, timeout_s)
+        self._start(call, dialect, outcome, terms)
 
     def _refuse(self, call: Call, dialect: Dialect, failure: Failure) -> None:
         self._mind.metrics("roost_requests_total", "rejected", dialect.name).inc()
         call.exchange.fail(failure)
 
-    def _start(self, call: Call, dialect: Dialect, sent: Parsed, timeout_s: float | None) -> None:
+    def _start(self, call: Call, dialect: Dialect, sent: Parsed, terms: Terms) -> None:
         exchange = call.exchange
         if sent.ignored:
             names = list(sent.ignored)
             self._mind.log.debug("fields_ignored", request=exchange.request_id, fields=names)
-        terms = Terms(exchange.request_id, call.tenant, sent.chain, timeout_s)
         turn = self._turn(call, dialect, sent, terms)
         exchange.watcher = turn
         self._mind.arrive(turn)
@@ -132,3 +131,18 @@ class Generation:
             return self._settings.default_model
         served = self._mind.coordinator.models()
         return served[0].model if len(served) == 1 else ""
+
+
+def _terms(call: Call, sent: Parsed) -> Terms:
+    """Put together under which terms a call is served; `bad_request` for headers that are wrong."""
+    fields = call.exchange.fields
+    return Terms(
+        request_id=call.exchange.request_id,
+        tenant=call.tenant,
+        chain=sent.chain,
+        timeout_s=asked_timeout_s(fields.get(TIMEOUT_HEADER), sent.timeout_ms),
+        prompt_bytes=sent.prompt_bytes,
+        prompt_tokens=sent.prompt_tokens,
+        max_tokens=sent.request.max_tokens,
+        class_=asked_class(fields.get(CLASS_HEADER), sent.class_),
+    )

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from roost.core.ids import ModelId, TenantId
-from roost.core.request import ChatPrompt, GenerateRequest
+from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_options import ReplyOptions, Translated
@@ -42,13 +42,20 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
-    """What a body asks for; `chain` is empty for raw prompts."""
+    """What a body asks for; `chain` is empty for raw prompts.
+
+    `prompt_bytes` is the length of its text, `prompt_tokens` its exact length where it came as
+    token ids, 0 otherwise. `timeout_ms` and `class_` are what the object `roost` has of them.
+    """
 
     request: GenerateRequest
     options: ReplyOptions
     chain: tuple[bytes, ...]
+    prompt_bytes: int
+    prompt_tokens: int
     ignored: tuple[str, ...]
     timeout_ms: object
+    class_: object
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag="unreadable"):
@@ -68,9 +75,25 @@ def parse(job: Job) -> Outcome:
     except RoostError as error:
         return Unreadable(error.failure)
     hashes: tuple[bytes, ...] = ()
-    if isinstance(request.prompt, ChatPrompt):
-        hashes = chain(job.tenant, request.model, request.prompt.messages)
-    return Parsed(request, sent.options, hashes, sent.ignored, sent.roost.get("timeout_ms"))
+    size_bytes = tokens = 0
+    match request.prompt:
+        case ChatPrompt(messages):
+            hashes = chain(job.tenant, request.model, messages)
+            size_bytes = sum(len(message.content.encode()) for message in messages)
+        case TextPrompt(text):
+            size_bytes = len(text.encode())
+        case TokensPrompt(ids):
+            tokens = len(ids)
+    return Parsed(
+        request=request,
+        options=sent.options,
+        chain=hashes,
+        prompt_bytes=size_bytes,
+        prompt_tokens=tokens,
+        ignored=sent.ignored,
+        timeout_ms=sent.roost.get("timeout_ms"),
+        class_=sent.roost.get("class"),
+    )
 
 
 def _with_model(request: GenerateRequest, default: str) -> GenerateRequest:

@@ -1,0 +1,26 @@
+"""DECIDER: what a client asks for in headers, or in the object `roost` of its body."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from roost.core.request import ServiceClass
+from roost.errors import fail
+
+CLASS_HEADER = b"x-roost-class"
+CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
+
+
+def asked_class(header: bytes | None, in_body: object) -> ServiceClass:
+    """Return the class of service; the first where nothing is asked, `bad_request` for a wrong one.
+
+    The header counts more than the body, whose twin is `roost.class`.
+    """
+    value = in_body if header is None else header.decode("latin-1").strip()
+    if value is None:
+        return CLASSES[0]
+    for known in CLASSES:
+        if value == known:
+            return known
+    message = f"The class must be one of {', '.join(CLASSES)}."
+    raise fail("bad_request", message, param=CLASS_HEADER.decode())

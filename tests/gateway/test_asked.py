@@ -1,0 +1,32 @@
+"""What a client asks for beside its request."""
+
+from __future__ import annotations
+
+import pytest
+
+from roost.errors import RoostError
+from roost.gateway.asked import asked_class
+
+
+@pytest.mark.parametrize(
+    ("header", "in_body", "found"),
+    [
+        (None, None, "interactive"),
+        (b"bulk", None, "bulk"),
+        (None, "agent", "agent"),
+        (b" agent ", "bulk", "agent"),
+    ],
+)
+def test_class(header: bytes | None, in_body: object, found: str) -> None:
+    """The header counts more than the body; nothing asked is the first class."""
+    assert asked_class(header, in_body) == found
+
+
+@pytest.mark.parametrize(
+    ("header", "in_body"), [(b"", None), (b"urgent", None), (None, 3), (None, "BULK")]
+)
+def test_wrong_class(header: bytes | None, in_body: object) -> None:
+    """A class that does not exist is told by the name of its header."""
+    with pytest.raises(RoostError) as refused:
+        asked_class(header, in_body)
+    assert refused.value.failure.param == "x-roost-class"
