@@ -17,10 +17,12 @@ from tests.fleet.kit import (
     of,
     offer,
     reasons,
+    running,
     status,
 )
 
 A, B = NodeId("a"), NodeId("b")
+ERROR = Failure("runtime_error", "The runtime reported an error.")
 
 
 def test_runtime_death_before_a_byte_is_retried_elsewhere() -> None:
@@ -50,7 +52,82 @@ def test_alone_a_failed_node_is_not_asked_again() -> None:
     fleet = Fleet()
     fleet.join("a")
     fleet.ask("r")
-    assert reasons(fleet.fail("r")) == [("r", "runtime_died")]
+    assert reasons(fleet.fail("r", failure=ERROR)) == [("r", "runtime_error")]
+
+
+def test_alone_a_node_gets_it_again_when_its_runtime_is_another() -> None:
+    """A single machine survives a crash before the first token: the new runtime answers."""
+    fleet = Fleet()
+    fleet.join("a", report=status(runtimes=(running("r1"),)))
+    fleet.ask("r")
+    fleet.start("r")
+    effects = fleet.fail("r") + fleet.free("r")
+    assert [one.reason for one in of(effects, Report)] == ["runtime_died"]
+    assert dispatched(effects) == []
+    assert dispatched(fleet.report("a", status(runtimes=(running("r1"),)))) == []
+    (again,) = of(fleet.report("a", status(runtimes=(running("r2"),))), Dispatch)
+    assert (again.node, again.attempt, again.why) == (A, 2, "runtime_back")
+    fleet.start("r", 2)
+    assert reasons(fleet.fail("r", 2)) == [("r", "runtime_died")]
+
+
+def test_what_killed_two_runtimes_is_not_given_a_third() -> None:
+    """A request that kills whatever serves it is stopped while there is something left."""
+    fleet = Fleet()
+    fleet.join("a", "b", "c")
+    fleet.ask("r")
+    fleet.start("r")
+    assert len(dispatched(fleet.fail("r"))) == 1
+    fleet.start("r", 2)
+    assert reasons(fleet.fail("r", 2)) == [("r", "runtime_died")]
+
+
+def test_survivors_get_the_bereaved_a_few_at_a_time() -> None:
+    """After a death its requests prefill on each survivor two at a time, newcomers unhindered."""
+    fleet = Fleet(FleetSettings(retry_floor=99, redispatch_per_node=2))
+    fleet.join("a", report=status(offer(slots=6)))
+    for n in range(5):
+        fleet.ask(f"r{n}")
+    fleet.join("b", report=status(offer(slots=8)))
+    effects = fleet.leave("a")
+    assert dispatched(effects) == [("r0", "b"), ("r1", "b")]
+    assert dispatched(fleet.ask("new")) == [("new", "b")]
+    fleet.start("r0", 2)
+    assert dispatched(fleet.token("r0", 2)) == [("r2", "b")]
+
+
+def test_a_node_that_keeps_failing_is_left_alone_then_tried() -> None:
+    """The breaker opens for one model, its leases stay counted, and it closes after successes."""
+    fleet = Fleet(FleetSettings(retry_floor=99, breaker_failures=2, queue_wait_s=600.0))
+    fleet.join("a", report=status(offer("m", 8), offer("n", 8)))
+    for n in range(3):
+        fleet.ask(f"r{n}")
+    fleet.fail("r0", failure=ERROR)
+    (report,) = of(fleet.fail("r1", failure=ERROR), Report)
+    assert (report.event, report.reason, report.model) == ("node_state", "breaker_open", "m")
+    assert fleet.machine.statistics().leases == 3
+    assert dispatched(fleet.ask("s0")) == []
+    assert dispatched(fleet.ask("other", "n")) == [("other", "a")]
+    for name in ("r0", "r1", "r2"):
+        fleet.free(name)
+    assert dispatched(fleet.wait(5.1, "a")) == [("s0", "a")]
+    assert dispatched(fleet.ask("s1")) == []
+    assert dispatched(fleet.finish("s0")) == [("s1", "a")]
+    (closed,) = of(fleet.finish("s1"), Report)
+    assert closed.reason == "breaker_closed"
+    assert len([fleet.ask(f"t{n}") for n in range(4)]) == 4
+    assert fleet.machine.statistics().waiting == 0
+
+
+def test_lack_of_room_trips_no_breaker() -> None:
+    """Busy, however often, is not broken."""
+    fleet = Fleet(FleetSettings(breaker_failures=2, queue_wait_s=600.0))
+    fleet.join("a")
+    fleet.ask("r")
+    for attempt in (1, 2, 3):
+        fleet.refuse("r", attempt)
+        fleet.wait(3.0, "a")
+    assert fleet.machine.statistics().leases == 1
 
 
 def test_attempts_are_limited() -> None:
@@ -58,14 +135,14 @@ def test_attempts_are_limited() -> None:
     fleet = Fleet()
     fleet.join("a", "b", "c", "d")
     fleet.ask("r")
-    assert len(dispatched(fleet.fail("r", 1))) == 1
-    assert len(dispatched(fleet.fail("r", 2))) == 1
-    assert reasons(fleet.fail("r", 3)) == [("r", "runtime_died")]
+    assert len(dispatched(fleet.fail("r", 1, ERROR))) == 1
+    assert len(dispatched(fleet.fail("r", 2, ERROR))) == 1
+    assert reasons(fleet.fail("r", 3, ERROR)) == [("r", "runtime_error")]
 
 
 def test_retry_budget_is_the_fleets() -> None:
     """Three retries in ten seconds, then failures are answered, then the budget is back."""
-    fleet = Fleet()
+    fleet = Fleet(FleetSettings(redispatch_per_node=9))
     fleet.join("a", "b", report=status(offer(slots=8)))
     for n in range(4):
         fleet.ask(f"r{n}")
@@ -305,7 +382,7 @@ def test_late_events_of_an_older_attempt_change_only_leases() -> None:
     assert fleet.machine.statistics() == before
     fleet.free("r", 1)
     assert fleet.machine.statistics().leases == before.leases - 1
-    assert dispatched(fleet.fail("r", 2)) == []
+    assert dispatched(fleet.fail("r", 2, ERROR)) == []
     fleet.free("r", 2)
     idle(fleet)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roost.core.ids import ModelId, NodeId, RequestId
-from roost.fleet.leases import Leases
+from roost.fleet.leases import Leases, Share
 
 A, B, M, N = NodeId("a"), NodeId("b"), ModelId("m"), ModelId("n")
 R1, R2 = RequestId("r1"), RequestId("r2")
@@ -60,3 +60,19 @@ def test_ids_are_never_reused() -> None:
     first = leases.take(R1, 1, A, M)
     leases.release(R1, 1)
     assert leases.take(R1, 1, A, M).id != first.id
+
+
+def test_shares_come_and_go_with_their_lease() -> None:
+    """KV until the end, prefill and the mark of the bereaved until the first token."""
+    leases = Leases()
+    leases.take(R1, 1, A, M, Share(tokens=100, prefill=40, recovering=True))
+    leases.take(R2, 1, A, M, Share(tokens=50, prefill=10))
+    assert (leases.tokens(A, M), leases.ahead(A, M), leases.recovering(A)) == (150, 50, 1)
+    leases.prefilled(R1, 1)
+    leases.prefilled(R1, 1)
+    assert (leases.tokens(A, M), leases.ahead(A, M), leases.recovering(A)) == (150, 10, 0)
+    assert leases.changed() == {A}
+    assert leases.changed() == set()
+    leases.release(R1, 1)
+    leases.release(R2, 1)
+    assert (leases.tokens(A, M), leases.ahead(A, M), leases.recovering(A)) == (0, 0, 0)

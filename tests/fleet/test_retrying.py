@@ -59,6 +59,11 @@ def test_no_window_has_more_retries_than_allowed(
             assert sum(when > now - 10.0 for when in retries) <= max(3, ratio * arrived)
 
 
+def never() -> bool:
+    """The node may not have it again."""
+    return False
+
+
 def call() -> Call:
     """A request on a node."""
     terms = Terms(RequestId("r"), TenantId("t"))
@@ -69,9 +74,9 @@ def test_nowhere_to_go_costs_no_budget() -> None:
     """Only a retry that can happen is paid for."""
     recovery = Recovery(FleetSettings(retry_floor=1, retry_ratio=0.0))
     died = Failure("runtime_died", "It died.")
-    assert recovery.judge(call(), A, died, 0.0, elsewhere=lambda: False) == "answer"
-    assert recovery.judge(call(), A, died, 0.0, elsewhere=lambda: True) == "elsewhere"
-    assert recovery.judge(call(), A, died, 0.0, elsewhere=lambda: True) == "answer"
+    assert recovery.judge(call(), A, died, 0.0, elsewhere=lambda: False, again=never) == "answer"
+    assert recovery.judge(call(), A, died, 0.0, elsewhere=lambda: True, again=never) == "elsewhere"
+    assert recovery.judge(call(), A, died, 0.0, elsewhere=lambda: True, again=never) == "answer"
 
 
 def test_bounces_are_bounded_and_free() -> None:
@@ -79,6 +84,20 @@ def test_bounces_are_bounded_and_free() -> None:
     recovery = Recovery(FleetSettings(busy_bounces=2, retry_floor=0, retry_ratio=0.0))
     busy = Failure("node_busy", "Full.")
     one = call()
-    verdicts = [recovery.judge(one, A, busy, 0.0, elsewhere=lambda: True) for _ in range(3)]
+    verdicts = [
+        recovery.judge(one, A, busy, 0.0, elsewhere=lambda: True, again=never) for _ in range(3)
+    ]
     assert verdicts == ["wait", "wait", "answer"]
     assert one.tried == set()
+
+
+def test_a_lone_node_gets_it_again_after_a_runtimes_death() -> None:
+    """Only then, only within the budget, and the node is not held against the request."""
+    recovery = Recovery(FleetSettings(retry_floor=1, retry_ratio=0.0))
+    died, error = (Failure(reason, "It died.") for reason in ("runtime_died", "runtime_error"))
+    one = call()
+    lone = {"elsewhere": never, "again": lambda: True}
+    assert recovery.judge(one, A, error, 0.0, **lone) == "answer"
+    assert recovery.judge(one, A, died, 0.0, **lone) == "again"
+    assert A not in one.tried or one.failures == 2
+    assert recovery.judge(call(), A, died, 0.0, **lone) == "answer"

@@ -6,8 +6,9 @@ from roost.core.ids import ModelId
 from roost.errors import Failure
 from roost.fleet import refusals
 from roost.fleet.books import Books
-from roost.fleet.calls import Call
+from roost.fleet.calls import Attempt, Call
 from roost.fleet.effects import Dispatch
+from roost.fleet.leases import Share
 from roost.fleet.routing import Choice, choose, hopeful, only_too_long
 from roost.fleet.scoring import Ask, Candidate
 
@@ -23,9 +24,9 @@ class Assigner:
         full: set[ModelId] = set()
         for entry in self._books.queue.entries():
             call = self._books.waiting(entry.request)
-            if entry.model in full and not call.tried:
+            if entry.model in full and not call.failures:
                 continue
-            if not self._place(call, now) and not call.tried:
+            if not self._place(call, now) and not call.failures:
                 # No room even for a request that nobody has failed yet: none for any like it.
                 full.add(entry.model)
 
@@ -50,15 +51,19 @@ class Assigner:
         ask = prospects.ask(call, now)
         while True:
             candidates = prospects.candidates(call.model, now)
-            choice = self._choose(ask, candidates)
+            choice = self._choose(call, ask, candidates)
             if choice is None:
                 return self._give_up(call, ask, candidates, now)
             if prospects.board.confirm(choice.node, now):
                 self._dispatch(call, ask, choice, now)
                 return True
 
-    def _choose(self, ask: Ask, candidates: list[Candidate]) -> Choice | None:
+    def _choose(self, call: Call, ask: Ask, candidates: list[Candidate]) -> Choice | None:
         books = self._books
+        if call.failures:
+            # After a death its requests would fall on the survivors all at once: a few at a time.
+            most = books.settings.redispatch_per_node
+            candidates = [one for one in candidates if books.leases.recovering(one.node) < most]
         if 0 < books.settings.max_decodes <= len(books.leases):
             return None
         return choose(ask, candidates, books.settings.policy, books.dice)
@@ -80,16 +85,14 @@ class Assigner:
         call.attempt += 1
         call.node = choice.node
         call.queued_s += now - call.waiting_since_s
-        call.setback = call.started = call.started_s = call.first_token_s = None
+        call.setback = None
+        why = "runtime_back" if choice.node in call.resting else choice.why
         prefill = ask.prompt_tokens - (ask.cached_tokens if choice.placement == "warm" else 0)
-        books.leases.take(
-            call.id,
-            call.attempt,
-            choice.node,
-            call.model,
-            tokens=prospects.need_tokens(call, chosen),
-            prefill=max(0, prefill),
-        )
+        tokens = prospects.need_tokens(call, chosen)
+        share = Share(tokens, max(0, prefill), recovering=call.failures > 0)
+        books.leases.take(call.id, call.attempt, choice.node, call.model, share)
+        predicted_s = prospects.predicted_s(ask, chosen)
+        call.trail.append(Attempt(call.attempt, choice, why, now, predicted_s))
         prospects.board.picked(choice.node, call.model)
         books.counts["dispatched"] += 1
         books.counts["warm"] += choice.placement == "warm"
@@ -99,14 +102,14 @@ class Assigner:
                 attempt=call.attempt,
                 node=choice.node,
                 placement=choice.placement,
-                why=choice.why,
+                why=why,
                 queued_s=call.queued_s,
                 deadline_s=call.left_s(now),
                 policy=choice.policy,
                 score=choice.score,
                 candidates=len(choice.free),
                 runner_up=choice.runner_up,
-                predicted_s=prospects.predicted_s(ask, chosen),
+                predicted_s=predicted_s,
             )
         )
 

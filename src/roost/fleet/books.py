@@ -12,12 +12,13 @@ from typing import Literal
 from roost.core.ids import RequestId
 from roost.errors import Failure, Fault
 from roost.fleet import refusals
-from roost.fleet.calls import Call, Calls
+from roost.fleet.calls import Call, Calls, Stopped, Stopper
 from roost.fleet.deadlines import Deadlines
 from roost.fleet.effects import Answer, Effect, Report, Withdraw
 from roost.fleet.leases import Leases
 from roost.fleet.prospects import Prospects
 from roost.fleet.rates import Rate
+from roost.fleet.receipts import Receipts
 from roost.fleet.registry import Registry
 from roost.fleet.retrying import Recovery
 from roost.fleet.routing import Dice
@@ -40,6 +41,7 @@ class Books:
         self.recovery = Recovery(settings)
         self.freed = Rate(settings.rate_window_s)
         self.calls = Calls()
+        self.receipts = Receipts(settings)
         self.queue = Queue()
         self.timers: Deadlines[Timer] = Deadlines()
         self.draining = False
@@ -82,13 +84,23 @@ class Books:
         self.out.append(Answer(call.id, failure))
         self.end(call, failure.reason, now)
 
-    def withdraw(self, call: Call, now: float) -> None:
+    def stop(self, call: Call, by: Stopper, now: float) -> None:
+        """Somebody wants the request stopped, whatever phase it is in: the one path for all."""
+        free_s = 0.0 if call.node is None else None
+        call.stopped = Stopped(by, call.phase, free_s)
+        self.counts[f"stopped_{by}"] += 1
+        self.withdraw(call)
+
+    def withdraw(self, call: Call) -> None:
         """Take a request off its node, if it is on one; its lease stays until the node is done."""
         if call.node is not None:
             self.out.append(Withdraw(call.id, call.attempt, call.node))
 
     def end(self, call: Call, outcome: str, now: float) -> None:
         """The request has its one ending."""
+        if call.trail and call.now_on.ended_s is None:
+            call.now_on.ended_s = now
+        self.receipts.keep(call, outcome, now)
         self.unqueue(call)
         self.timers.drop(("request", call.id))
         self.calls.end(call)

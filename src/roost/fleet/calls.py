@@ -3,11 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
 
 from roost.core.events import Started
-from roost.core.ids import ModelId, NodeId, RequestId
+from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId
 from roost.core.request import Terms
 from roost.errors import Failure
+from roost.fleet.routing import Choice
+
+Stopper = Literal["client", "operator", "deadline", "drain", "loss"]
+Phase = Literal["queued", "waiting", "prefill", "decode"]
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Who stopped the request, in which phase of it, and how soon its place was free after that.
+
+    `free_s` is None until the node has said so, and 0 if there was no place to free.
+    """
+
+    by: Stopper
+    phase: Phase
+    free_s: float | None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One dispatch: the choice behind it, why it was made, and what came of it when."""
+
+    attempt: int
+    choice: Choice
+    why: str
+    dispatched_s: float
+    predicted_s: float | None
+    started: Started | None = None
+    started_s: float | None = None
+    first_token_s: float | None = None
+    ended_s: float | None = None
+    failure: str | None = None
+    streams: int = 0
 
 
 @dataclass(slots=True)
@@ -17,8 +52,9 @@ class Call:
     `node` is where its current attempt runs, None while it waits. `attempt` counts dispatches,
     `failures` those that ended in a failure, `bounces` those that ended for lack of room.
     `setback` is why it waits again. `answered` means that a byte of the answer may be out.
-    `prompt_tokens` and `answer_tokens` are estimates; `started` and the times are of the current
-    attempt, `streams` is how many the node had at its first token.
+    `prompt_tokens` and `answer_tokens` are estimates. `kills` counts runtimes and nodes that died
+    while it ran on them. `resting` are nodes that may have it again: from the report after this
+    number on, with another runtime than this one. `trail` is every dispatch, the current one last.
     """
 
     terms: Terms
@@ -35,10 +71,25 @@ class Call:
     setback: Failure | None = None
     prompt_tokens: int = 0
     answer_tokens: int = 1
-    started: Started | None = None
-    started_s: float | None = None
-    first_token_s: float | None = None
-    streams: int = 0
+    completion_tokens: int | None = None
+    kills: int = 0
+    resting: dict[NodeId, tuple[int, RuntimeId | None]] = field(default_factory=dict)
+    trail: list[Attempt] = field(default_factory=list)
+    stopped: Stopped | None = None
+
+    @property
+    def now_on(self) -> Attempt:
+        """The current dispatch, or the last one."""
+        return self.trail[-1]
+
+    @property
+    def phase(self) -> Phase:
+        """How far it has come."""
+        if self.node is None:
+            return "queued"
+        if self.answered:
+            return "decode"
+        return "waiting" if self.now_on.started is None else "prefill"
 
     @property
     def id(self) -> RequestId:
@@ -81,6 +132,10 @@ class Calls:
     def on_node(self, node: NodeId) -> list[Call]:
         """Requests whose current attempt runs there, oldest first."""
         return [call for call in self._calls.values() if call.node == node]
+
+    def all(self) -> list[Call]:
+        """Every live request, oldest first."""
+        return list(self._calls.values())
 
     def running(self) -> int:
         """How many are on a node."""

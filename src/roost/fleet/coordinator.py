@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 
 from roost.core.events import Finished, Started
-from roost.core.ids import ModelId, NodeId, RequestId
+from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import Terms
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
@@ -24,6 +24,7 @@ from roost.fleet.books import Books
 from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Effect, Report, Waiting
 from roost.fleet.mishaps import Mishaps
+from roost.fleet.receipts import Receipt, receipt_of
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
 from roost.fleet.views import NodeView, Statistics
@@ -151,6 +152,7 @@ class Coordinator:
         if call is not None and call.node is not None:
             books.counts["finished"] += 1
             books.prospects.answered(call, call.node, finished.usage, answer, now)
+            self._served(call, call.node, now)
             books.end(call, "complete", now)
         return self._settle(now)
 
@@ -158,6 +160,7 @@ class Coordinator:
         """The node has nothing of this attempt any more: its place is free."""
         if self._books.leases.release(request, attempt) is not None:
             self._books.freed.note(now)
+            self._books.receipts.freed(request, attempt, now)
         return self._settle(now)
 
     def on_client_gone(self, request: RequestId, now: float) -> list[Effect]:
@@ -165,8 +168,37 @@ class Coordinator:
         call = self._books.calls.get(request)
         if call is not None:
             self._books.counts["clients_gone"] += 1
-            self._books.withdraw(call, now)
+            self._books.stop(call, "client", now)
             self._books.end(call, "client_gone", now)
+        return self._settle(now)
+
+    def on_cancel(self, request: RequestId, tenant: TenantId | None, now: float) -> list[Effect]:
+        """Stop a request by its id, in whatever phase; its client is told `cancelled`.
+
+        `tenant` None is an operator, who may stop anybody's. What is over, or somebody else's, is
+        left alone: nobody learns from this whether it exists.
+        """
+        call = self._books.calls.get(request)
+        if call is not None and tenant in {None, call.terms.tenant}:
+            self._books.stop(call, "operator" if tenant is None else "client", now)
+            self._books.answer(call, refusals.cancelled(), now)
+        return self._settle(now)
+
+    # Operators.
+
+    def on_drain_node(self, node: NodeId, now: float) -> list[Effect]:
+        """Give a node no new work; what runs there may finish. Holds until `on_undrain_node`."""
+        return self._park(node, now, parked=True)
+
+    def on_undrain_node(self, node: NodeId, now: float) -> list[Effect]:
+        """Give a node work again."""
+        return self._park(node, now, parked=False)
+
+    def _park(self, node: NodeId, now: float, *, parked: bool) -> list[Effect]:
+        if self._books.registry.park(node, parked=parked):
+            self._books.prospects.board.reshape()
+            reason = "drained" if parked else "undrained"
+            self._books.out.append(Report("node_state", node=node, reason=reason))
         return self._settle(now)
 
     # Time.
@@ -189,6 +221,14 @@ class Coordinator:
     def on_drain(self, now: float) -> list[Effect]:
         """Take nothing new; what was accepted is still served."""
         self._books.draining = True
+        return self._settle(now)
+
+    def on_drain_end(self, now: float) -> list[Effect]:
+        """The drain's grace is over: stop what is left."""
+        for call in self._books.calls.all():
+            self._books.stop(call, "drain", now)
+            hint_s = self._settings.retry_after_default_s
+            self._books.answer(call, refusals.draining(hint_s), now)
         return self._settle(now)
 
     def next_tick(self, now: float) -> float:
@@ -228,6 +268,13 @@ class Coordinator:
             warm=books.counts["warm"],
         )
 
+    def receipt(self, request: RequestId, now: float) -> Receipt | None:
+        """What became of a request, or how far it has come; None if nobody remembers."""
+        call = self._books.calls.get(request)
+        if call is None:
+            return self._books.receipts.get(request, now)
+        return receipt_of(call, "waiting" if call.node is None else "running", now)
+
     def fleet(self) -> tuple[NodeView, ...]:
         """Every node, with and without a link, in order of first arrival."""
         books = self._books
@@ -249,6 +296,12 @@ class Coordinator:
         # Here and not in `on_request`: the next decision finds the board made.
         self._books.prospects.board.refresh(now)
         return self._books.drained()
+
+    def _served(self, call: Call, node: NodeId, now: float) -> None:
+        if self._books.prospects.board.succeeded(node, call.model, now):
+            self._books.out.append(
+                Report("node_state", node=node, reason="breaker_closed", model=call.model)
+            )
 
     def _look_again(self, now: float) -> None:
         self._assigner.reconsider(now)

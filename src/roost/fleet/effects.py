@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from roost.core.ids import NodeId, RequestId
+from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.snapshots import LinkState
 from roost.errors import Failure
 
@@ -85,13 +85,18 @@ class Disconnect(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Something an operator would want to know; logged once and counted."""
+    """Something an operator would want to know; logged once and counted.
+
+    A `node_state` without a `state` has a `reason`: `breaker_open` and `breaker_closed` of a node
+    for a model, `drained` and `undrained` by an operator.
+    """
 
     event: Literal["node_joined", "node_state", "node_left", "request_retried", "request_shed"]
     node: NodeId | None = None
     request: RequestId | None = None
     state: LinkState | None = None
     reason: str | None = None
+    model: ModelId | None = None
 
 
 Effect: TypeAlias = Dispatch | Withdraw | Answer | Waiting | Disconnect | Report

@@ -24,6 +24,20 @@ class Lease(msgspec.Struct, frozen=True):
     tokens: int = 0
 
 
+class Share(msgspec.Struct, frozen=True):
+    """What a request takes of a node: `tokens` of KV, and `prefill` tokens to compute first.
+
+    `recovering` says that it has already lost a node.
+    """
+
+    tokens: int = 0
+    prefill: int = 0
+    recovering: bool = False
+
+
+NOTHING = Share()
+
+
 class Leases:
     """Every lease that is out."""
 
@@ -34,6 +48,8 @@ class Leases:
         self._tokens: Counter[tuple[NodeId, ModelId]] = Counter()
         self._prefilling: dict[tuple[RequestId, int], int] = {}
         self._ahead: Counter[tuple[NodeId, ModelId]] = Counter()
+        self._recovering: Counter[NodeId] = Counter()
+        self._hit: set[tuple[RequestId, int]] = set()
         self._taken = 0
         self._changed: set[NodeId] = set()
 
@@ -46,26 +62,30 @@ class Leases:
         attempt: int,
         node: NodeId,
         model: ModelId,
-        *,
-        tokens: int = 0,
-        prefill: int = 0,
+        share: Share = NOTHING,
     ) -> Lease:
-        """Reserve a place, its KV and its part of the node's prefill; one attempt has one lease."""
+        """Reserve a place and a share of the node; one attempt has one lease."""
         assert (request, attempt) not in self._leases, "an attempt takes one lease"
         self._taken += 1
-        lease = Lease(LeaseId(self._taken), request, attempt, node, model, tokens)
+        lease = Lease(LeaseId(self._taken), request, attempt, node, model, share.tokens)
         self._leases[request, attempt] = lease
         self._by_place[node, model] += 1
         self._by_node[node] += 1
-        self._tokens[node, model] += tokens
-        self._prefilling[request, attempt] = prefill
-        self._ahead[node, model] += prefill
+        self._tokens[node, model] += share.tokens
+        self._prefilling[request, attempt] = share.prefill
+        self._ahead[node, model] += share.prefill
+        if share.recovering:
+            self._hit.add((request, attempt))
+            self._recovering[node] += 1
         self._changed.add(node)
         return lease
 
     def prefilled(self, request: RequestId, attempt: int) -> None:
         """The attempt's prompt is computed: nobody behind it has to wait for that any more."""
         tokens = self._prefilling.pop((request, attempt), 0)
+        if (request, attempt) in self._hit:
+            self._hit.discard((request, attempt))
+            self._recovering[self._leases[request, attempt].node] -= 1
         if tokens:
             lease = self._leases[request, attempt]
             self._ahead[lease.node, lease.model] -= tokens
@@ -109,6 +129,10 @@ class Leases:
         """Prompt tokens that this node has still to compute for this model."""
         return self._ahead[node, model]
 
+    def recovering(self, node: NodeId) -> int:
+        """How many that were hit by a death elsewhere prefill on this node."""
+        return self._recovering[node]
+
     def changed(self) -> set[NodeId]:
         """The nodes whose figures have changed since this was last asked."""
         changed, self._changed = self._changed, set()
@@ -124,4 +148,4 @@ class Leases:
         if not self._by_place[place]:
             del self._by_place[place], self._tokens[place], self._ahead[place]
         if not self._by_node[lease.node]:
-            del self._by_node[lease.node]
+            del self._by_node[lease.node], self._recovering[lease.node]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from roost.core.ids import NodeId, RequestId
 from roost.core.snapshots import LinkState
-from roost.errors import Failure
+from roost.errors import Failure, Fault
 from roost.fleet import refusals
 from roost.fleet.books import Books, Timer
 from roost.fleet.calls import Call
@@ -32,23 +32,39 @@ class Mishaps:
         books = self._books
         node, call.node = call.node, None
         assert node is not None, "only a running attempt can fail"
+        call.now_on.ended_s, call.now_on.failure = now, failure.reason
         if verdict(failure, answered=call.answered) == "wait":
             books.counts["bounced"] += 1
             books.prospects.board.no_room(node, call.model, now)
             hint_s = books.hint_s(now)
             failure = Failure(failure.reason, failure.message, retry_after_s=hint_s)
+        elif failure.kind.fault is Fault.PEER and failure.reason != "node_lost":
+            self._blame(node, call, now)
         todo = books.recovery.judge(
-            call, node, failure, now, elsewhere=lambda: self._hope(call, now)
+            call,
+            node,
+            failure,
+            now,
+            elsewhere=lambda: self._hope(call, now),
+            again=lambda: books.prospects.rest(call, node),
         )
         if todo == "answer":
             books.answer(call, failure, now)
             return
-        if todo == "elsewhere":
+        if todo in {"elsewhere", "again"}:
             books.counts["retried"] += 1
             books.out.append(
                 Report("request_retried", node=node, request=call.id, reason=failure.reason)
             )
         books.enqueue(call, now, setback=failure)
+
+    def _blame(self, node: NodeId, call: Call, now: float) -> None:
+        """Count the failure against the node; its lease and its link are other matters."""
+        if self._books.prospects.board.failed(node, call.model, now):
+            self._books.counts["breakers_opened"] += 1
+            self._books.out.append(
+                Report("node_state", node=node, reason="breaker_open", model=call.model)
+            )
 
     def fell_silent(self, node: NodeId, state: LinkState, now: float) -> None:
         """A node's link has changed its state for want of news."""
@@ -64,7 +80,7 @@ class Mishaps:
         # Newest first, because each goes to the head of the queue: the oldest ends up in front.
         for call in reversed(self._books.calls.on_node(node)):
             if withdraw:
-                self._books.withdraw(call, now)
+                self._books.withdraw(call)
             self.setback(call, refusals.node_lost(), now)
 
     def leave_leases(self, node: NodeId) -> None:
@@ -81,7 +97,7 @@ class Mishaps:
             return
         if kind == "request":
             assert call.terms.timeout_s is not None, "only a request with a timeout has the timer"
-            books.withdraw(call, now)
+            books.stop(call, "deadline", now)
             books.answer(call, refusals.deadline(call.terms.timeout_s), now)
         else:
             waited_s = now - call.waiting_since_s

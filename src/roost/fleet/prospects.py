@@ -12,6 +12,8 @@ from roost.fleet.registry import Registry
 from roost.fleet.scoring import Ask, Candidate
 from roost.fleet.settings import FleetSettings
 
+_NOBODY: frozenset[NodeId] = frozenset()
+
 
 class Prospects:
     """Turns what is known into candidates and wishes, and learns; decides nothing."""
@@ -59,7 +61,8 @@ class Prospects:
         return Ask(
             home=home.node if home is not None else None,
             lost=lost,
-            tried=frozenset(call.tried),
+            tried=frozenset(call.tried) if call.tried else _NOBODY,
+            resting=self._resting(call) if call.resting else _NOBODY,
             prompt_tokens=call.prompt_tokens,
             cached_tokens=home.tokens if home is not None else 0,
             answer_tokens=call.answer_tokens,
@@ -76,36 +79,60 @@ class Prospects:
 
     def started(self, call: Call, node: NodeId, started: Started, now: float) -> None:
         """The request holds a slot, and its prompt's tokens are counted."""
-        call.started_s, call.started = now, started
+        attempt = call.now_on
+        attempt.started_s, attempt.started = now, started
         self.board.pace.learn_lengths(call.model).note_prompt(call.terms, started.prompt_tokens)
         self.board.room(node, call.model)
 
     def settled(self, call: Call, node: NodeId, now: float) -> None:
         """The request's whole prompt is in this node's KV."""
-        call.first_token_s = now
-        call.streams = self._leases.in_flight(node)
+        attempt = call.now_on
+        attempt.first_token_s = now
+        attempt.streams = self._leases.in_flight(node)
         tokens = call.prompt_tokens
-        if call.started is not None and call.started_s is not None:
-            tokens = call.started.prompt_tokens
-            fresh = tokens - call.started.cached_tokens
-            self.board.pace.note_prefill(node, call.model, fresh, now - call.started_s, now)
+        if attempt.started is not None and attempt.started_s is not None:
+            tokens = attempt.started.prompt_tokens
+            fresh = tokens - attempt.started.cached_tokens
+            self.board.pace.note_prefill(node, call.model, fresh, now - attempt.started_s, now)
             self.board.touch(node)
         if call.terms.chain:
             self._homes.remember(call.terms.chain[-1], self._home(call.model, node, tokens), now)
 
     def answered(self, call: Call, node: NodeId, usage: Usage, answer: str, now: float) -> None:
         """So is its answer: the next turn will begin with both."""
+        attempt = call.now_on
+        call.completion_tokens = usage.completion_tokens
         if usage.completion_tokens > 0:
             self.board.pace.learn_lengths(call.model).note_answer(usage.completion_tokens)
-        if call.first_token_s is not None:
-            took_s, said = now - call.first_token_s, usage.completion_tokens - 1
-            streams = max(1, call.streams)
+        if attempt.first_token_s is not None:
+            took_s, said = now - attempt.first_token_s, usage.completion_tokens - 1
+            streams = max(1, attempt.streams)
             self.board.pace.note_decode(node, call.model, said, took_s, streams, now)
             self.board.touch(node)
         if call.terms.chain:
             key = extend(call.terms.chain[-1], "assistant", answer)
             tokens = usage.prompt_tokens + usage.completion_tokens
             self._homes.remember(key, self._home(call.model, node, tokens), now)
+
+    def rest(self, call: Call, node: NodeId) -> bool:
+        """Let the request come back to this node when its runtime is another one; False if gone."""
+        record = self._registry.get(node)
+        if record is None or not record.linked or call.model not in record.offers:
+            return False
+        call.resting[node] = (record.seq, record.runtime(call.model))
+        return True
+
+    def _resting(self, call: Call) -> frozenset[NodeId]:
+        """Nodes of which it is not known yet that the runtime that failed the request is gone."""
+        resting = set()
+        for node, (seq, runtime) in call.resting.items():
+            record = self._registry.get(node)
+            if record is None:
+                continue
+            same = runtime is not None and record.runtime(call.model) == runtime
+            if same or record.seq <= seq:
+                resting.add(node)
+        return frozenset(resting)
 
     def predicted_s(self, ask: Ask, candidate: Candidate) -> float | None:
         """Seconds until this node would have answered; None if it is not known well enough."""

@@ -54,6 +54,11 @@ def model_not_found(model: ModelId) -> Failure:
     )
 
 
+def cancelled() -> Failure:
+    """Somebody with the right to do so stopped the request."""
+    return Failure("cancelled", "The request was cancelled.")
+
+
 def too_long(ctx: int) -> Failure:
     """The prompt fits no node's context, whatever its exact length is."""
     return Failure(

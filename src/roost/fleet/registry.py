@@ -20,7 +20,7 @@ class Node:
     """One node; `seq` is the number of its last status on this link, -1 before the first.
 
     `others` is how much it does for other gateways, by its last status. `salt` is its own number
-    for hashing.
+    for hashing. `parked` means that an operator wants it to get no new work.
     """
 
     id: NodeId
@@ -31,6 +31,7 @@ class Node:
     seq: int = -1
     others: int = 0
     salt: int = 0
+    parked: bool = False
     status: NodeStatus | None = None
     offers: dict[ModelId, ModelOffer] = field(default_factory=dict)
     runtimes: dict[ModelId, RuntimeView] = field(default_factory=dict)
@@ -42,8 +43,8 @@ class Node:
 
     @property
     def draining(self) -> bool:
-        """Whether it asked for no new work."""
-        return self.status is not None and self.status.draining
+        """Whether it, or an operator, asked for no new work."""
+        return self.parked or (self.status is not None and self.status.draining)
 
     def runtime(self, model: ModelId) -> RuntimeId | None:
         """The runtime it last reported ready for this model."""
@@ -81,7 +82,7 @@ class Registry:
         if old is not None:
             # Until the first report of the new link, what it was known to have is still the best
             # guess of what it has: a request meanwhile must not hear "no such model".
-            fresh.offers = old.offers
+            fresh.offers, fresh.parked = old.offers, old.parked
         self._nodes[node] = fresh
         return old is not None and old.linked
 
@@ -112,6 +113,17 @@ class Registry:
         record.heard_s = now
         record.state = "alive"
         return back
+
+    def park(self, node: NodeId, *, parked: bool) -> bool:
+        """Let a node get no new work, or let it again; False if that is so already, or unknown.
+
+        It holds across the node's reconnections, for as long as it is remembered.
+        """
+        record = self._nodes.get(node)
+        if record is None or record.parked == parked:
+            return False
+        record.parked = parked
+        return True
 
     def state(self, record: Node, now: float) -> LinkState:
         """How alive the node is at this very moment, whether or not a tick has announced it yet."""

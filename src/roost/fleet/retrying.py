@@ -16,8 +16,10 @@ from roost.errors import Failure, Fault
 from roost.fleet.calls import Call
 from roost.fleet.settings import FleetSettings
 
-Verdict = Literal["answer", "wait", "elsewhere"]
+Verdict = Literal["answer", "wait", "elsewhere", "again"]
 
+DEATHS = frozenset({"runtime_died", "node_lost"})
+"""Failures that a request may have caused itself."""
 _NO_ROOM = frozenset({"node_busy", "draining", "starting"})
 _BUCKETS = 10
 
@@ -98,11 +100,13 @@ class Recovery:
         now: float,
         *,
         elsewhere: Callable[[], bool],
+        again: Callable[[], bool],
     ) -> Verdict:
         """What becomes of a request whose attempt on `node` just ended in `failure`.
 
         `elsewhere` tells whether any node is left that has not failed it; asked after the failure
-        is on record.
+        is on record. `again` tells whether this node may have it once more, when its runtime is
+        back: asked where there is nobody else.
         """
         todo = verdict(failure, answered=call.answered)
         if todo == "wait":
@@ -111,8 +115,20 @@ class Recovery:
         if todo == "answer":
             return "answer"
         call.failures += 1
+        if failure.reason in DEATHS and call.trail and call.now_on.started is not None:
+            call.kills += 1
+        if call.kills >= self._settings.quarantine_kills:
+            # What killed two is not given a third.
+            return "answer"
         call.tried.add(node)
         if call.failures >= self._settings.retry_attempts:
             return "answer"
         # The budget comes last: a retry that has nowhere to go must not use it up.
-        return "elsewhere" if elsewhere() and self._budget.spend(now) else "answer"
+        if elsewhere():
+            return "elsewhere" if self._budget.spend(now) else "answer"
+        if failure.reason != "runtime_died" or not again():
+            return "answer"
+        if not self._budget.spend(now):
+            return "answer"
+        call.tried.discard(node)
+        return "again"

@@ -19,7 +19,7 @@ from roost.fleet.settings import Policy
 T = TypeVar("T")
 ALIKE = 0.1
 """Predictions that differ by less than this share are equal: they are not known any better."""
-WAIT_FOR = frozenset({"", "busy", "suspect", "broken"})
+WAIT_FOR = frozenset({"", "busy", "suspect", "broken", "resting"})
 """Obstacles that time may remove."""
 
 
@@ -56,6 +56,8 @@ def obstacle(candidate: Candidate, ask: Ask) -> str:
     """Why this node cannot take the request now; "" if it can."""
     if candidate.node in ask.tried:
         return "tried"
+    if candidate.node in ask.resting:
+        return "resting"
     if surely_too_long(ask, candidate):
         return "too_long"
     return candidate.closed
@@ -92,8 +94,8 @@ def choose(ask: Ask, candidates: Sequence[Candidate], policy: Policy, dice: Dice
     prefill, and a prefill started now beats one saved later. Nobody free: wait.
     """
     free = [one for one in candidates if not one.closed]
-    if ask.tried:
-        free = [one for one in free if one.node not in ask.tried]
+    if ask.tried or ask.resting:
+        free = [one for one in free if one.node not in ask.tried and one.node not in ask.resting]
     choice = _choose(ask, candidates, free, policy, dice)
     if choice is None or not surely_too_long(ask, choice.chosen):
         return choice
@@ -138,11 +140,24 @@ def _judged(
 ) -> Choice:
     scores = SCORERS[policy](ask, free)
     index = pick(scores, dice, ALIKE if policy == "predicted" else 0.0)
+    if policy == "predicted":
+        index = _home_if_alike(ask, free, scores, index)
     second = runner_up(scores, index)
     chosen = free[index]
     placement, why = _placement(ask, candidates, chosen.node)
     rival = None if second is None else free[second].node
     return Choice(chosen, placement, why, policy, scores[index], rival, free, scores)
+
+
+def _home_if_alike(
+    ask: Ask, free: Sequence[Candidate], scores: Sequence[float], best: int
+) -> int:
+    """Prefer the home to a best that is not much better: its KV serves the turns after this too."""
+    for index, one in enumerate(free):
+        if one.node == ask.home:
+            limit = max(0.0, scores[best]) * HOME_FACTOR + HOME_MARGIN_S
+            return index if scores[index] <= limit else best
+    return best
 
 
 def pick(scores: Sequence[float], dice: Dice, alike: float = 0.0) -> int:

@@ -58,7 +58,8 @@ class Ask(msgspec.Struct, frozen=True):
     """What a request wants of a node.
 
     `home` holds its KV (`cached_tokens` of it); `lost` says why a home it had is of no use any more
-    ("" otherwise); `tried` are nodes that already failed it. Lengths are estimates in tokens;
+    ("" otherwise); `tried` are nodes that already failed it, `resting` those that
+    may have it again later. Lengths are estimates in tokens;
     `least_tokens` is exact or 0. `beginning` is a number that conversations with the same beginning
     share. `prompt_bytes` 0 is unknown.
     """
@@ -66,6 +67,7 @@ class Ask(msgspec.Struct, frozen=True):
     home: NodeId | None = None
     lost: str = ""
     tried: frozenset[NodeId] = frozenset()
+    resting: frozenset[NodeId] = frozenset()
     prompt_tokens: int = 0
     cached_tokens: int = 0
     answer_tokens: int = 1

@@ -33,6 +33,9 @@ class FleetSettings(msgspec.Struct, frozen=True):
     A node's breaker for a model opens after `breaker_failures` in a row, or when a share of
     `breaker_ratio` of the last `breaker_window` requests has failed; for `breaker_open_s`, doubled
     each time up to `breaker_open_max_s`; it closes after `breaker_successes` requests gone well.
+    A request on which `quarantine_kills` runtimes or nodes have died is not tried again. After a
+    death at most `redispatch_per_node` of those that it hit prefill on any one node at a time.
+    Receipts are kept for the newest `receipts_entries` requests, `receipts_ttl_s` at most.
     `stall_s` is how late a tick may be before the gateway blames itself and not its nodes.
     """
 
@@ -53,6 +56,10 @@ class FleetSettings(msgspec.Struct, frozen=True):
     retry_floor: int = 3
     retry_window_s: float = 10.0
     retry_attempts: int = 3
+    quarantine_kills: int = 2
+    redispatch_per_node: int = 2
+    receipts_entries: int = 10_000
+    receipts_ttl_s: float = 86_400.0
     busy_backoff_s: float = 0.25
     busy_backoff_max_s: float = 8.0
     busy_bounces: int = 8

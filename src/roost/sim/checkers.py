@@ -169,7 +169,7 @@ def _retries_go_elsewhere(history: History) -> Iterator[str]:
     for trace in history.traces.values():
         for one, other in pairwise(trace.opened):
             failed = any(one.at_s <= when <= other.at_s for when in trace.retries)
-            if failed and one.node == other.node:
+            if failed and one.node == other.node and other.why != "runtime_back":
                 yield f"{trace.request} was retried on {one.node}, which had just failed it"
 
 
@@ -321,7 +321,7 @@ CHECKERS = (
     ),
     Checker(
         "retries_go_elsewhere",
-        "No request is retried on the node that failed it.",
+        "No request is retried on the node that failed it, but for a lone one with a new runtime.",
         _retries_go_elsewhere,
     ),
     Checker(

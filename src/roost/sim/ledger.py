@@ -26,6 +26,8 @@ class Ledger:
         self._out: dict[tuple[RequestId, int], tuple[NodeId, ModelId]] = {}
         self._places: Counter[tuple[NodeId, ModelId]] = Counter()
         self._refused_s: dict[NodeId, float] = {}
+        self._broken: set[NodeId] = set()
+        self.parked: set[NodeId] = set()
         # A dictionary, because it is walked through: the order of a set differs between runs.
         self._fresh: dict[RequestId, None] = {}
 
@@ -43,6 +45,7 @@ class Ledger:
     def joined(self, node: NodeId) -> None:
         """A node has a new link; whatever was out on the old one is void."""
         self.gone(node)
+        self._broken.discard(node)
         self.heard(node)
 
     def reported(self, node: NodeId, status: NodeStatus) -> None:
@@ -63,6 +66,10 @@ class Ledger:
 
     def note(self, report: Report) -> None:
         """An operator would have been told this."""
+        if report.reason == "breaker_open" and report.node is not None:
+            self._broken.add(report.node)
+        if report.reason == "breaker_closed" and report.node is not None:
+            self._broken.discard(report.node)
         if report.event == "node_left" and report.node is not None:
             self.gone(report.node)
         if report.event == "request_retried" and report.request is not None:
@@ -113,6 +120,8 @@ class Ledger:
 
     def _has_room(self, node: NodeId, model: ModelId, now: float) -> bool:
         report = self._reports[node]
+        if node in self._broken or node in self.parked:
+            return False
         if report.draining or now >= self._heard_s[node] + 2.0:
             return False
         # A node that refused is backed off for up to 8 s.
@@ -141,7 +150,7 @@ class Ledger:
             placement=effect.placement,
             why=effect.why,
             silent_s=now - self._heard_s.get(effect.node, 0.0),
-            draining=report is not None and report.draining,
+            draining=effect.node in self.parked or (report is not None and report.draining),
             held=self._places[effect.node, model],
             limit=limit,
             idle_rivals=tie,

@@ -1,0 +1,155 @@
+"""MACHINE: what became of each request, kept for a while: for `roost why` and for whoever asks.
+
+A receipt is made when a request ends; that its last place is free is added when the node says so.
+It has no text of anybody: lengths, times, places, scores and reasons.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from heapq import nsmallest
+
+import msgspec
+
+from roost.core.ids import ModelId, NodeId, RequestId, TenantId
+from roost.core.request import ServiceClass
+from roost.fleet.calls import Attempt, Call, Stopped
+from roost.fleet.settings import FleetSettings
+
+RANKED = 5
+"""How many candidates a receipt names, best first."""
+
+
+class AttemptView(msgspec.Struct, frozen=True):
+    """One dispatch and the choice behind it; times are seconds after the request's arrival.
+
+    `ranking` names the best candidates with their scores, lowest first, of `candidates` with room.
+    `predicted_s` and `actual_s` are from dispatch to the end; None where unknown.
+    """
+
+    attempt: int
+    node: NodeId
+    placement: str
+    why: str
+    policy: str
+    candidates: int
+    ranking: tuple[tuple[NodeId, float], ...]
+    runner_up: NodeId | None
+    dispatched_s: float
+    started_s: float | None
+    first_token_s: float | None
+    ended_s: float | None
+    predicted_s: float | None
+    actual_s: float | None
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    failure: str | None
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """One request: `outcome` is `running`, `waiting`, `complete`, `client_gone` or a reason."""
+
+    request: RequestId
+    tenant: TenantId
+    model: ModelId
+    class_: ServiceClass
+    outcome: str
+    queued_s: float
+    total_s: float
+    prompt_estimate: int
+    completion_tokens: int | None
+    attempts: tuple[AttemptView, ...]
+    stopped: Stopped | None = None
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    receipt: Receipt
+    ended_s: float
+    attempt: int
+
+
+class Receipts:
+    """The newest receipts, bounded by number and by age."""
+
+    def __init__(self, settings: FleetSettings) -> None:
+        self._most = settings.receipts_entries
+        self._ttl_s = settings.receipts_ttl_s
+        self._kept: OrderedDict[RequestId, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, call: Call, outcome: str, now: float) -> None:
+        """The request has ended."""
+        self._kept[call.id] = _Kept(receipt_of(call, outcome, now), now, call.attempt)
+        while self._kept and (len(self._kept) > self._most or self._oldest_s() + self._ttl_s < now):
+            self._kept.popitem(last=False)
+
+    def freed(self, request: RequestId, attempt: int, now: float) -> float | None:
+        """A place is free; seconds since the request was stopped, None if that was not why."""
+        kept = self._kept.get(request)
+        if kept is None or kept.attempt != attempt:
+            return None
+        stopped = kept.receipt.stopped
+        if stopped is None or stopped.free_s is not None:
+            return None
+        free_s = now - kept.ended_s
+        done = msgspec.structs.replace(stopped, free_s=free_s)
+        receipt = msgspec.structs.replace(kept.receipt, stopped=done)
+        self._kept[request] = msgspec.structs.replace(kept, receipt=receipt)
+        return free_s
+
+    def get(self, request: RequestId, now: float) -> Receipt | None:
+        """The receipt, while it is kept."""
+        kept = self._kept.get(request)
+        return kept.receipt if kept is not None and now <= kept.ended_s + self._ttl_s else None
+
+    def _oldest_s(self) -> float:
+        return next(iter(self._kept.values())).ended_s
+
+
+def receipt_of(call: Call, outcome: str, now: float) -> Receipt:
+    """The request as of now."""
+    waits = call.node is None and outcome == "waiting"
+    return Receipt(
+        request=call.id,
+        tenant=call.terms.tenant,
+        model=call.model,
+        class_=call.terms.class_,
+        outcome=outcome,
+        queued_s=call.queued_s + (now - call.waiting_since_s if waits else 0.0),
+        total_s=now - call.arrived_s,
+        prompt_estimate=call.prompt_tokens,
+        completion_tokens=call.completion_tokens,
+        attempts=tuple(_view(one, call) for one in call.trail),
+        stopped=call.stopped,
+    )
+
+
+def _view(one: Attempt, call: Call) -> AttemptView:
+    choice, arrived_s = one.choice, call.arrived_s
+    pairs = zip(choice.scores, (candidate.node for candidate in choice.free), strict=True)
+    best = nsmallest(RANKED, pairs)
+    return AttemptView(
+        attempt=one.attempt,
+        node=choice.node,
+        placement=choice.placement,
+        why=one.why,
+        policy=choice.policy,
+        candidates=len(choice.free),
+        ranking=tuple((node, score) for score, node in best),
+        runner_up=choice.runner_up,
+        dispatched_s=one.dispatched_s - arrived_s,
+        started_s=_after(one.started_s, arrived_s),
+        first_token_s=_after(one.first_token_s, arrived_s),
+        ended_s=_after(one.ended_s, arrived_s),
+        predicted_s=one.predicted_s,
+        actual_s=_after(one.ended_s, one.dispatched_s),
+        prompt_tokens=one.started.prompt_tokens if one.started is not None else None,
+        cached_tokens=one.started.cached_tokens if one.started is not None else None,
+        failure=one.failure,
+    )
+
+
+def _after(when_s: float | None, since_s: float) -> float | None:
+    return None if when_s is None else when_s - since_s
