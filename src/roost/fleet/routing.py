@@ -19,6 +19,9 @@ from roost.fleet.settings import Policy
 T = TypeVar("T")
 ALIKE = 0.1
 """Predictions that differ by less than this share are equal: they are not known any better."""
+HOME_FACTOR, HOME_MARGIN_S = 1.5, 0.25
+"""A home is left for what is predicted to be better by more than this: nobody notices less."""
+
 WAIT_FOR = frozenset({"", "busy", "suspect", "broken", "resting"})
 """Obstacles that time may remove."""
 
