@@ -131,6 +131,26 @@ def test_predicted_weighs_the_cache_against_the_queue() -> None:
     assert choice.score == pytest.approx(11.0)
 
 
+@pytest.mark.parametrize(
+    ("home_decode_s", "placement"), [(0.1, "warm"), (0.13, "warm"), (0.2, "moved")]
+)
+def test_predicted_leaves_home_only_for_what_is_much_better(
+    home_decode_s: float, placement: str
+) -> None:
+    """The home's KV serves the turns after this one too, so a little time is not worth leaving it."""
+    ask = Ask(home=A, prompt_tokens=10, cached_tokens=10, answer_tokens=100)
+    home, other = candidate(A, SURE, decode_s=home_decode_s), candidate(B, SURE, decode_s=0.09)
+    for seed in range(5):
+        assert chosen(ask, [home, other], "predicted", seed).placement == placement
+
+
+def test_predicted_leaves_no_home_for_milliseconds() -> None:
+    """Half of next to nothing is nothing: such differences are noise."""
+    ask = Ask(home=A, prompt_tokens=10, answer_tokens=10)
+    home, other = candidate(A, SURE, decode_s=0.004), candidate(B, SURE, decode_s=0.001)
+    assert chosen(ask, [home, other], "predicted").placement == "warm"
+
+
 def test_predicted_falls_back_to_load_when_unsure() -> None:
     """Who is not known well enough makes the comparison a guess: load decides, and says so."""
     fast, unknown = candidate(A, SURE, in_flight=2), candidate(B, in_flight=1)

@@ -152,9 +152,7 @@ def _judged(
     return Choice(chosen, placement, why, policy, scores[index], rival, free, scores)
 
 
-def _home_if_alike(
-    ask: Ask, free: Sequence[Candidate], scores: Sequence[float], best: int
-) -> int:
+def _home_if_alike(ask: Ask, free: Sequence[Candidate], scores: Sequence[float], best: int) -> int:
     """Prefer the home to a best that is not much better: its KV serves the turns after this too."""
     for index, one in enumerate(free):
         if one.node == ask.home:
