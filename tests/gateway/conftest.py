@@ -13,6 +13,7 @@ import pytest
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.gateway.assemble import Gateway, GatewaySettings, open_gateway
+from roost.gateway.front.access import Authorise, anyone
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.generation import GenerationSettings
 from roost.gateway.node_link import GatewayLinkSettings
@@ -70,9 +71,11 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(settings: GatewaySettings = SETTINGS) -> AsyncIterator[Stage]:
+async def staged(
+    settings: GatewaySettings = SETTINGS, authorise: Authorise = anyone
+) -> AsyncIterator[Stage]:
     """Run a gateway for the length of a block."""
-    gateway = await open_gateway(settings)
+    gateway = await open_gateway(settings, authorise)
     async with asyncio.TaskGroup() as group:
         made = Stage(gateway, group)
         try:

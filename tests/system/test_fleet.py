@@ -280,3 +280,22 @@ def test_a_copied_home_is_noticed_and_does_not_flap(trio: Trio, tmp_path: Path, 
         assert "Traceback" not in ended.output
         wait(lambda: len(trio.alive()) == 2, "two nodes are alive")
         assert twin.process.poll() is None
+
+
+def test_operators_drain_nodes_and_ask_why(trio: Trio, start: Start, openai: Client) -> None:
+    """`roost drain`, `undrain` and `why`, as a person types them."""
+    one, other = sorted(trio.nodes)
+    drained = start("drain", one)
+    assert drained.ends() == 0
+    assert "draining" in drained.output
+    reply = openai(trio.url).chat.completions.with_raw_response.create(
+        model=MODEL, messages=[{"role": "user", "content": "where?"}]
+    )
+    assert reply.headers["x-roost-node"] == other
+    why = start("why", reply.headers["x-roost-request-id"])
+    assert why.ends() == 0
+    assert other in why.output
+    assert "complete" in why.output
+    assert start("undrain", one).ends() == 0
+    assert start("why", "no-such-request").ends() == 2
+    assert start("drain", "no-such-node").ends() == 2

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from roost.store.tokens import TokenStore
 
 
+OPERATOR = Principal(role="admin")
+"""Whoever sits at a machine that asks for no key may do everything there."""
+
+
 def by_keys(store: KeyStore, host: str) -> Authorise:
     """Ask for a key as soon as one exists; before that anybody on this machine may ask.
 
@@ -22,7 +26,7 @@ def by_keys(store: KeyStore, host: str) -> Authorise:
 
     def authorise(fields: Fields) -> Principal | Failure:
         if not always and not store.any_keys():
-            return ANYONE
+            return OPERATOR
         presented = presented_key(fields)
         if presented is None:
             return Failure("unauthorized", "A key is needed: send 'Authorization: Bearer KEY'.")

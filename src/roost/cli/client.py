@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from roost.config import Settings
 
 TIMEOUT_S = 10.0
+REASONS = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
 
 
 class _Told(msgspec.Struct):
@@ -26,17 +27,17 @@ class _Refusal(msgspec.Struct):
     error: _Told
 
 
-def ask(settings: Settings, path: str) -> dict[str, object]:
-    """GET a path of the gateway and decode its JSON.
+def ask(settings: Settings, path: str, method: str = "GET") -> dict[str, object]:
+    """Ask for a path of the gateway and decode its JSON.
 
     Raises `not_found` where none runs here, `bad_request` for an address that is none,
     `unauthorized` for a key it does not accept and `upstream_error` for everything else.
     """
     url = settings.url or _running(settings)
-    status, body = _get(url, path, settings.api_key)
-    if status == 200:
+    status, body = _fetch(url, path, method, settings.api_key)
+    if status < 300:
         return msgspec.json.decode(body, type=dict[str, object])
-    reason = "unauthorized" if status in {401, 403} else "upstream_error"
+    reason = REASONS.get(status, "upstream_error")
     raise fail(reason, f"{url} answers {status}: {_message(body)}")
 
 
@@ -47,7 +48,7 @@ def _running(settings: Settings) -> str:
     return instance.url
 
 
-def _get(url: str, path: str, key: str) -> tuple[int, bytes]:
+def _fetch(url: str, path: str, method: str, key: str) -> tuple[int, bytes]:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise fail("bad_request", "--url needs http://HOST:PORT or https://HOST:PORT.")
@@ -55,7 +56,7 @@ def _get(url: str, path: str, key: str) -> tuple[int, bytes]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     with closing(kind(parts.hostname, parts.port, timeout=TIMEOUT_S)) as connection:
         try:
-            connection.request("GET", parts.path.rstrip("/") + path, headers=headers)
+            connection.request(method, parts.path.rstrip("/") + path, headers=headers)
             reply = connection.getresponse()
             return reply.status, reply.read()
         except (OSError, HTTPException) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from roost.cli import options
 
@@ -32,6 +33,18 @@ def main(arguments: list[str]) -> int:
         print(row(node))
     if not nodes:
         print("no node has joined; see: roost node --help")
+    return 0
+
+
+def change_node(verb: str, description: str, arguments: list[str]) -> int:
+    """Run a verb that changes one node, and show that node."""
+    parser = options.parser(verb, description, ("url", "api_key"))
+    parser.add_argument("node", metavar="NODE", help="its id, as `roost fleet` shows it")
+    parsed = parser.parse_args(arguments)
+    from roost.cli.client import ask
+
+    path = f"/roost/v1/nodes/{quote(parsed.node, safe='')}/{verb}"
+    print(row(ask(options.load(parsed).settings, path, "POST")))
     return 0
 
 

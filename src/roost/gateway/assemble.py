@@ -21,6 +21,7 @@ from roost.gateway.generation import Generation, GenerationSettings
 from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
+from roost.gateway.operations import Operations
 from roost.gateway.routes import Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.observe import logs
@@ -79,7 +80,10 @@ class Gateway:
     async def drain(self, grace_s: float) -> bool:
         """Take nothing new and let what runs end; False if `grace_s` was not enough."""
         self.mind.drain()
-        return self.front is None or await self.front.drain(grace_s)
+        drained = self.front is None or await self.front.drain(grace_s)
+        if not drained:
+            self.mind.drain_end()
+        return drained
 
     async def close(self, grace_s: float) -> None:
         """Take nothing new, let what runs end within `grace_s`, then end everything."""
@@ -93,6 +97,7 @@ class Gateway:
     def _routes(self) -> Routes:
         routes = Routes(self._gate, self._settings.places)
         Admin(self.mind).add_to(routes)
+        Operations(self.mind).add_to(routes)
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
         return routes

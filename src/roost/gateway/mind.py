@@ -14,7 +14,7 @@ from roost.gateway import accounts, perform
 
 if TYPE_CHECKING:
     from roost.core.events import Finished, Started
-    from roost.core.ids import NodeId, RequestId
+    from roost.core.ids import NodeId, RequestId, TenantId
     from roost.errors import Failure
     from roost.fleet.coordinator import Coordinator
     from roost.fleet.effects import Effect
@@ -149,11 +149,27 @@ class Mind:
             series.observe(message.cancel_to_free_s)
         self._feed(self.coordinator.on_released(ticket.request, ticket.attempt, self.now_s))
 
+    # --- operators
+
+    def cancel(self, request: RequestId, tenant: TenantId | None) -> None:
+        """Stop a request by its id; `tenant` None may stop anybody's."""
+        self._feed(self.coordinator.on_cancel(request, tenant, self.now_s))
+
+    def park_node(self, node: NodeId, *, parked: bool) -> None:
+        """Give a node no new work, or give it work again."""
+        coordinator = self.coordinator
+        change = coordinator.on_drain_node if parked else coordinator.on_undrain_node
+        self._feed(change(node, self.now_s))
+
     # --- the end, and the clock
 
     def drain(self) -> None:
         """Take no new request; what runs may finish."""
         self._feed(self.coordinator.on_drain(self.now_s))
+
+    def drain_end(self) -> None:
+        """The grace is over: end what is left with a failure that says so."""
+        self._feed(self.coordinator.on_drain_end(self.now_s))
 
     def close(self) -> None:
         """Stop the clock."""

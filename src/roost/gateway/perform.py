@@ -102,7 +102,7 @@ def _disconnect(office: Office, effect: Disconnect) -> None:
 def _report(office: Office, effect: Report) -> None:
     facts = {
         name: value
-        for name in ("node", "request", "state", "reason")
+        for name in ("node", "request", "model", "state", "reason")
         if (value := getattr(effect, name)) is not None
     }
     match effect.event:

@@ -1,0 +1,12 @@
+"""WIRING: `roost undrain NODE`."""
+
+from __future__ import annotations
+
+from roost.cli.fleet import change_node
+
+DESCRIPTION = "Give a node work again after `roost drain`."
+
+
+def main(arguments: list[str]) -> int:
+    """Ask the gateway to undrain a node, and show it."""
+    return change_node("undrain", DESCRIPTION, arguments)

@@ -1,0 +1,75 @@
+"""SHELL: what operators and tenants may ask and change: receipts, cancelling, draining nodes.
+
+A tenant sees and stops its own requests; of others' it does not even learn whether they exist.
+Nodes are for operators: keys of the role admin, or anybody on this machine while no key exists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.core.ids import NodeId, RequestId
+from roost.errors import Failure
+from roost.gateway.front.rendering import JSON_BODY
+
+if TYPE_CHECKING:
+    from roost.fleet.receipts import Receipt
+    from roost.gateway.mind import Mind
+    from roost.gateway.routes import Call, Routes
+
+ADMIN = "admin"
+NO_REQUEST = Failure("not_found", "No request of this id is known; receipts are kept for a day.")
+NOT_ADMIN = Failure("forbidden", "This needs a key of the role admin: roost keys add --role admin.")
+NO_NODE = Failure("not_found", "No node of this id is known; `roost fleet` lists them.")
+VERBS = ("drain", "undrain")
+
+
+class Operations:
+    """Endpoints that look into single requests, or change what nodes do."""
+
+    def __init__(self, mind: Mind) -> None:
+        self._mind = mind
+
+    def add_to(self, routes: Routes) -> None:
+        """Put these endpoints into the table."""
+        routes.add("GET", "/roost/v1/requests/{rest}", self.receipt)
+        routes.add("DELETE", "/roost/v1/requests/{rest}", self.cancel)
+        routes.add("POST", "/roost/v1/nodes/{rest}", self.node)
+
+    def receipt(self, call: Call) -> None:
+        """GET /roost/v1/requests/{id}: where it went and why, what was predicted and what came."""
+        found = self._find(call)
+        if found is None:
+            call.exchange.fail(NO_REQUEST)
+        else:
+            call.exchange.reply(200, JSON_BODY, msgspec.json.encode(found))
+
+    def cancel(self, call: Call) -> None:
+        """DELETE /roost/v1/requests/{id}: stop it wherever it is; the reply is its receipt."""
+        if self._find(call) is None:
+            call.exchange.fail(NO_REQUEST)
+            return
+        tenant = None if call.role == ADMIN else call.tenant
+        self._mind.cancel(RequestId(call.rest), tenant)
+        call.exchange.reply(202, JSON_BODY, msgspec.json.encode(self._find(call)))
+
+    def node(self, call: Call) -> None:
+        """POST /roost/v1/nodes/{id}/drain and …/undrain."""
+        name, _, verb = call.rest.rpartition("/")
+        if call.role != ADMIN:
+            call.exchange.fail(NOT_ADMIN)
+        elif verb not in VERBS or not any(n.id == name for n in self._mind.coordinator.fleet()):
+            call.exchange.fail(NO_NODE)
+        else:
+            self._mind.park_node(NodeId(name), parked=verb == "drain")
+            view = next(n for n in self._mind.coordinator.fleet() if n.id == name)
+            call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view))
+
+    def _find(self, call: Call) -> Receipt | None:
+        mind = self._mind
+        receipt = mind.coordinator.receipt(RequestId(call.rest), mind.now_s)
+        if receipt is None or (call.role != ADMIN and receipt.tenant != call.tenant):
+            return None
+        return receipt
