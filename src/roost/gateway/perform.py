@@ -68,6 +68,13 @@ def perform(office: Office, effect: Effect) -> None:
 def _dispatch(office: Office, effect: Dispatch) -> None:
     turn = office.turns[effect.request]
     office.metrics("roost_queue_seconds").observe(effect.queued_s)
+    office.log.debug(
+        "request_dispatched",
+        request=effect.request,
+        node=effect.node,
+        policy=effect.policy,
+        runner_up=effect.runner_up,
+    )
     turn.on_dispatch(effect)
     office.links[effect.node].open(turn, effect)
 

@@ -71,6 +71,7 @@ EVENTS: dict[str, str] = {
     "node_refused": "A node tried to join and was turned away.",
     "link_up": "This node has joined a gateway.",
     "link_down": "This node has lost a gateway and dials again.",
+    "request_dispatched": "A request was given to a node; the policy and who came second too.",
     "request_retried": "An attempt failed before its first answer byte and is made again.",
     "request_shed": "A request was refused for want of capacity.",
     "request_done": "A request has ended; outcome, node and counts are in the line.",
