@@ -137,7 +137,7 @@ def test_predicted_weighs_the_cache_against_the_queue() -> None:
 def test_predicted_leaves_home_only_for_what_is_much_better(
     home_decode_s: float, placement: str
 ) -> None:
-    """The home's KV serves the turns after this one too, so a little time is not worth leaving it."""
+    """The home's KV serves the turns after this one too, so a little time is no reason to go."""
     ask = Ask(home=A, prompt_tokens=10, cached_tokens=10, answer_tokens=100)
     home, other = candidate(A, SURE, decode_s=home_decode_s), candidate(B, SURE, decode_s=0.09)
     for seed in range(5):

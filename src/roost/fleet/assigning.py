@@ -34,7 +34,7 @@ class Assigner:
         """Without a line, whoever could not start at once is refused at once."""
         for entry in self._books.queue.entries():
             call = self._books.waiting(entry.request)
-            busy = refusals.queue_full(self._books.hint_s(now))
+            busy = refusals.queue_full(self._books.hint_s(call.model, now))
             self._books.answer(call, call.setback or busy, now)
 
     def hope(self, call: Call, now: float) -> bool:
@@ -81,7 +81,7 @@ class Assigner:
     def _dispatch(self, call: Call, ask: Ask, choice: Choice, now: float) -> None:
         books, prospects = self._books, self._books.prospects
         chosen = choice.chosen
-        books.unqueue(call)
+        books.serve(call)
         call.attempt += 1
         call.node = choice.node
         call.queued_s += now - call.waiting_since_s

@@ -6,16 +6,18 @@ Everything that ends a request goes through `end`, everything that takes it off 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Literal
 
-from roost.core.ids import RequestId
+from roost.core.ids import ModelId, RequestId
 from roost.errors import Failure, Fault
 from roost.fleet import refusals
 from roost.fleet.calls import Call, Calls, Stopped, Stopper
 from roost.fleet.deadlines import Deadlines
-from roost.fleet.effects import Answer, Effect, Report, Withdraw
-from roost.fleet.leases import Leases
+from roost.fleet.effects import Answer, Effect, Report, Waiting, Withdraw
+from roost.fleet.leases import Lease, Leases
+from roost.fleet.line import Entry, Line, News
 from roost.fleet.prospects import Prospects
 from roost.fleet.rates import Rate
 from roost.fleet.receipts import Receipts
@@ -23,8 +25,7 @@ from roost.fleet.registry import Registry
 from roost.fleet.retrying import Recovery
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
-from roost.fleet.waiting import Entry
-from roost.fleet.waiting import Waiting as Queue
+from roost.fleet.views import QueueView
 
 Timer = tuple[Literal["queue", "request"], RequestId]
 
@@ -39,10 +40,10 @@ class Books:
         self.leases = Leases()
         self.prospects = Prospects(settings, self.registry, self.leases)
         self.recovery = Recovery(settings)
-        self.freed = Rate(settings.rate_window_s)
+        self.freed: dict[ModelId, Rate] = {}
         self.calls = Calls()
         self.receipts = Receipts(settings)
-        self.queue = Queue()
+        self.queue = Line(settings.class_one_in)
         self.timers: Deadlines[Timer] = Deadlines()
         self.draining = False
         self.counts: Counter[str] = Counter()
@@ -55,15 +56,19 @@ class Books:
         return out
 
     def enqueue(self, call: Call, now: float, setback: Failure | None = None) -> None:
-        """Let a request wait: behind the others, or in front of them if it waited before."""
-        entry = Entry(call.id, call.model)
+        """Let a request wait: by its share, or in front of the others if it had its turn before."""
         call.waiting_since_s = now
         call.setback = setback
         self.timers.set(("queue", call.id), now + self.settings.queue_wait_s)
         if setback is None:
-            self.queue.append(entry)
+            self.queue.append(entry_of(call))
         else:
-            self.queue.push_front(entry)
+            self.queue.push_front(entry_of(call))
+
+    def serve(self, call: Call) -> None:
+        """A request that waits gets its place, on its tenant's account."""
+        self.timers.drop(("queue", call.id))
+        self.queue.served(call.id)
 
     def unqueue(self, call: Call) -> None:
         """Take a request out of the line, if it is in it."""
@@ -105,8 +110,60 @@ class Books:
         self.timers.drop(("request", call.id))
         self.calls.end(call)
 
-    def hint_s(self, now: float) -> int:
+    def free(self, lease: Lease, now: float) -> None:
+        """A place has come back."""
+        rate = self.freed.get(lease.model)
+        if rate is None:
+            rate = self.freed[lease.model] = Rate(self.settings.rate_window_s)
+        rate.note(now)
+
+    def eta_s(self, model: ModelId, ahead: int, now: float) -> float | None:
+        """Seconds until a place is free for somebody with so many ahead; None if not measured."""
+        rate = self.freed.get(model)
+        per_s = None if rate is None else rate.per_s(now)
+        return (ahead + 1) / per_s if per_s else None
+
+    def hint_s(self, model: ModelId, now: float) -> int:
         """Whole seconds after which somebody who is refused now should come back."""
-        ahead = len(self.queue)
-        default_s = self.settings.retry_after_default_s
-        return refusals.wait_hint_s(ahead, self.freed.per_s(now), default_s)
+        ahead = self.queue.by_model().get(model, 0)
+        eta_s = self.eta_s(model, ahead, now)
+        return refusals.hint_s(eta_s, self.settings.retry_after_default_s)
+
+    def tell(self, news: News, now: float) -> Waiting:
+        """What somebody who waits is told."""
+        eta_s = self.eta_s(news.model, news.ahead, now)
+        return Waiting(news.request, news.position, news.length, eta_s)
+
+    def line(self, now: float) -> tuple[QueueView, ...]:
+        """Everybody who waits, in order."""
+        return tuple(
+            QueueView(
+                request=entry.request,
+                tenant=entry.tenant,
+                model=entry.model,
+                class_=entry.class_,
+                position=news.position,
+                waited_s=now - self.waiting(entry.request).waiting_since_s,
+                eta_s=self.eta_s(entry.model, news.ahead, now),
+                cost_tokens=entry.cost,
+                left_s=self.waiting(entry.request).left_s(now),
+            )
+            for entry, news in self.queue.places()
+        )
+
+
+def entry_of(call: Call) -> Entry:
+    """The request as the line sees it."""
+    terms = call.terms
+    # Without keys everybody behind one address is one tenant: there, conversations share.
+    divided = terms.tenant.startswith("addr:") and terms.chain
+    return Entry(
+        request=call.id,
+        model=call.model,
+        tenant=terms.tenant,
+        class_=terms.class_,
+        cost=call.cost,
+        weight=terms.weight,
+        deadline_s=math.inf if terms.timeout_s is None else call.arrived_s + terms.timeout_s,
+        talk=terms.chain[:2][-1] if divided else b"",
+    )

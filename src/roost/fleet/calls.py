@@ -52,9 +52,10 @@ class Call:
     `node` is where its current attempt runs, None while it waits. `attempt` counts dispatches,
     `failures` those that ended in a failure, `bounces` those that ended for lack of room.
     `setback` is why it waits again. `answered` means that a byte of the answer may be out.
-    `prompt_tokens` and `answer_tokens` are estimates. `kills` counts runtimes and nodes that died
-    while it ran on them. `resting` are nodes that may have it again: from the report after this
-    number on, with another runtime than this one. `trail` is every dispatch, the current one last.
+    `prompt_tokens`, `answer_tokens` and `cost`, all in tokens, are estimates.
+    `kills` counts runtimes and nodes that died while it ran on them. `resting` are nodes that may
+    have it again: from the report after this number on, with another runtime than this one.
+    `trail` is every dispatch, the current one last.
     """
 
     terms: Terms
@@ -71,6 +72,7 @@ class Call:
     setback: Failure | None = None
     prompt_tokens: int = 0
     answer_tokens: int = 1
+    cost: float = 1.0
     completion_tokens: int | None = None
     kills: int = 0
     resting: dict[NodeId, tuple[int, RuntimeId | None]] = field(default_factory=dict)

@@ -22,12 +22,12 @@ from roost.fleet import census, refusals
 from roost.fleet.assigning import Assigner
 from roost.fleet.books import Books
 from roost.fleet.calls import Call
-from roost.fleet.effects import Disconnect, Effect, Report, Waiting
+from roost.fleet.effects import Disconnect, Effect, Report
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.receipts import Receipt, receipt_of
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
-from roost.fleet.views import NodeView, Statistics
+from roost.fleet.views import NodeView, QueueView, Statistics
 
 
 class Coordinator:
@@ -94,21 +94,42 @@ class Coordinator:
         books.recovery.note_request(now)
         call = Call(terms, model, arrived_s=now, waiting_since_s=now)
         books.calls.add(call)
-        books.prospects.measure(call)
+        books.prospects.measure(call, now)
         if terms.timeout_s is not None:
             books.timers.set(("request", call.id), now + terms.timeout_s)
         if books.draining:
             books.answer(call, refusals.draining(self._settings.retry_after_default_s), now)
             return self._settle(now)
+        crowded = books.queue.waits_for(model)
         books.enqueue(call, now)
-        self._assigner.reconsider(now)
+        if not crowded:
+            # Where others wait already there is no room for this one either.
+            self._look_again(now)
         if call.id in books.queue:
-            if len(books.queue) > self._settings.queue_length:
-                books.answer(call, refusals.queue_full(books.hint_s(now)), now)
-            else:
-                books.out.append(Waiting(*books.queue.tell_last()))
-        self._look_again(now)
+            self._line_up(call, now)
         return books.drained()
+
+    def _line_up(self, call: Call, now: float) -> None:
+        """Let a new arrival wait, or say at once that it cannot."""
+        books = self._books
+        if len(books.queue) > self._settings.queue_length:
+            loser = books.waiting(books.queue.surplus(call.id))
+            ahead = books.queue.by_model().get(loser.model, 1) - 1
+            eta_s = books.eta_s(loser.model, ahead, now)
+            hint_s = refusals.hint_s(eta_s, self._settings.retry_after_default_s)
+            books.answer(loser, refusals.queue_full(hint_s, len(books.queue) - 1, eta_s), now)
+        if call.id not in books.queue:
+            return
+        told = books.tell(books.queue.tell(call.id), now)
+        left_s, timeout_s = call.left_s(now), call.terms.timeout_s or 0.0
+        if left_s == 0:
+            books.answer(call, refusals.deadline(timeout_s), now)
+        elif left_s is not None and told.eta_s is not None and told.eta_s > left_s:
+            hint_s = refusals.hint_s(told.eta_s, self._settings.retry_after_default_s)
+            failure = refusals.too_late(timeout_s, told.eta_s, told.position, hint_s)
+            books.answer(call, failure, now)
+        else:
+            books.out.append(told)
 
     def on_started(
         self, request: RequestId, attempt: int, started: Started, now: float
@@ -153,13 +174,17 @@ class Coordinator:
             books.counts["finished"] += 1
             books.prospects.answered(call, call.node, finished.usage, answer, now)
             self._served(call, call.node, now)
+            computed = finished.usage.prompt_tokens - finished.usage.cached_tokens
+            more = computed + finished.usage.completion_tokens - call.cost
+            books.queue.correct(call.terms.tenant, more, call.terms.weight)
             books.end(call, "complete", now)
         return self._settle(now)
 
     def on_released(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
         """The node has nothing of this attempt any more: its place is free."""
-        if self._books.leases.release(request, attempt) is not None:
-            self._books.freed.note(now)
+        lease = self._books.leases.release(request, attempt)
+        if lease is not None:
+            self._books.free(lease, now)
             self._books.receipts.freed(request, attempt, now)
         return self._settle(now)
 
@@ -215,7 +240,7 @@ class Coordinator:
         self._assigner.reconsider(now)
         if len(books.queue) and now >= self._told_s + self._settings.waiting_report_s:
             self._told_s = now
-            books.out += [Waiting(*news) for news in books.queue.news()]
+            books.out += [books.tell(news, now) for news in books.queue.news()]
         return self._settle(now)
 
     def on_drain(self, now: float) -> list[Effect]:
@@ -266,6 +291,12 @@ class Coordinator:
             retried=books.counts["retried"],
             bounced=books.counts["bounced"],
             warm=books.counts["warm"],
+            breakers_opened=books.counts["breakers_opened"],
+            stopped={
+                name.removeprefix("stopped_"): count
+                for name, count in books.counts.items()
+                if name.startswith("stopped_")
+            },
         )
 
     def receipt(self, request: RequestId, now: float) -> Receipt | None:
@@ -274,6 +305,10 @@ class Coordinator:
         if call is None:
             return self._books.receipts.get(request, now)
         return receipt_of(call, "waiting" if call.node is None else "running", now)
+
+    def queue(self, now: float) -> tuple[QueueView, ...]:
+        """Everybody who waits, in the order in which places are offered."""
+        return self._books.line(now)
 
     def fleet(self) -> tuple[NodeView, ...]:
         """Every node, with and without a link, in order of first arrival."""

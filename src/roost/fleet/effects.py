@@ -66,11 +66,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """The request waits in the queue at this position (1 = next) of this many."""
+    """The request waits in the queue at this position (1 = next) of this many.
+
+    `eta_s` is when its place should be free by the measured rate; None before there is one.
+    """
 
     request: RequestId
     position: int
     length: int
+    eta_s: float | None = None
 
 
 class Disconnect(msgspec.Struct, frozen=True):

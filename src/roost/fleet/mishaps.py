@@ -36,7 +36,7 @@ class Mishaps:
         if verdict(failure, answered=call.answered) == "wait":
             books.counts["bounced"] += 1
             books.prospects.board.no_room(node, call.model, now)
-            hint_s = books.hint_s(now)
+            hint_s = books.hint_s(call.model, now)
             failure = Failure(failure.reason, failure.message, retry_after_s=hint_s)
         elif failure.kind.fault is Fault.PEER and failure.reason != "node_lost":
             self._blame(node, call, now)
@@ -101,4 +101,4 @@ class Mishaps:
             books.answer(call, refusals.deadline(call.terms.timeout_s), now)
         else:
             waited_s = now - call.waiting_since_s
-            books.answer(call, refusals.queue_timeout(waited_s, books.hint_s(now)), now)
+            books.answer(call, refusals.queue_timeout(waited_s, books.hint_s(call.model, now)), now)

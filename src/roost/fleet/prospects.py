@@ -33,11 +33,14 @@ class Prospects:
         """Linked nodes that offer the model."""
         return self.board.candidates(model, now)
 
-    def measure(self, call: Call) -> None:
-        """Estimate the request's lengths, by what is known at this moment."""
+    def measure(self, call: Call, now: float) -> None:
+        """Estimate the request's lengths and what it will cost, by what is known at this moment."""
         lengths = self.board.pace.lengths(call.model)
         call.prompt_tokens = lengths.prompt(call.terms)
         call.answer_tokens = lengths.answer(call.terms)
+        home = self._homes.lookup(call.terms.chain, now) if call.terms.chain else None
+        cached = 0 if home is None else home.tokens
+        call.cost = max(1, call.prompt_tokens - cached) + call.answer_tokens
 
     def ask(self, call: Call, now: float) -> Ask:
         """What this request wants: its home, if it has one that is still of use."""

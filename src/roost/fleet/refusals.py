@@ -15,16 +15,31 @@ def wait_hint_s(ahead: int, freed_per_s: float | None, default_s: int) -> int:
 
     `freed_per_s` is the measured rate at which places become free; None or 0 means not measured.
     """
-    if not freed_per_s:
-        return default_s
-    return min(_LONGEST_S, max(1, math.ceil((ahead + 1) / freed_per_s)))
+    return hint_s((ahead + 1) / freed_per_s if freed_per_s else None, default_s)
 
 
-def queue_full(hint_s: int) -> Failure:
+def hint_s(eta_s: float | None, default_s: int) -> int:
+    """Whole seconds, 1..120, until a place should be free; None means not measured."""
+    return default_s if eta_s is None else min(_LONGEST_S, max(1, math.ceil(eta_s)))
+
+
+def queue_full(hint_s: int, waiting: int = 0, eta_s: float | None = None) -> Failure:
     """All places are taken and nobody more may wait."""
+    ahead = f" {waiting} requests wait." if waiting else ""
+    about = "" if eta_s is None else f" A place should be free in about {math.ceil(eta_s)} s."
     return Failure(
         "queue_full",
-        "All capacity is in use and the queue is full. Retry later.",
+        f"All capacity is in use and the queue is full.{ahead}{about} Retry later.",
+        retry_after_s=hint_s,
+    )
+
+
+def too_late(timeout_s: float, eta_s: float, position: int, hint_s: int) -> Failure:
+    """The client's own time limit would pass in the line."""
+    return Failure(
+        "deadline",
+        f"The deadline of {timeout_s:g} s cannot be met: position {position} in the queue means "
+        f"about {math.ceil(eta_s)} s. Allow more time or retry later.",
         retry_after_s=hint_s,
     )
 

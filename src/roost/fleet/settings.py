@@ -21,6 +21,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     """Limits of one gateway; names end in their unit.
 
     `queue_length` 0 refuses at once whatever cannot start at once.
+    A class that waits gets one place in `class_one_in`, however many of a better class wait too.
     `max_in_flight` caps streams per node and model from this side; 0 leaves it to the node.
     `max_decodes` and `max_decodes_per_node` cap streams of all models together, over the fleet and
     on one node; 0 is no cap.
@@ -42,6 +43,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     policy: Policy = "predicted"
     queue_length: int = 64
     queue_wait_s: float = 60.0
+    class_one_in: int = 8
     max_in_flight: int = 0
     max_decodes: int = 0
     max_decodes_per_node: int = 0

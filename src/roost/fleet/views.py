@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.core.ids import ModelId, NodeId
+from roost.core.ids import ModelId, NodeId, RequestId, TenantId
+from roost.core.request import ServiceClass
 from roost.core.snapshots import LinkState, ModelOffer, RuntimeView
 
 
@@ -25,6 +26,23 @@ class NodeView(msgspec.Struct, frozen=True):
     max_in_flight: int = 0
     rss_bytes: int | None = None
     load_1m: float | None = None
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """One waiting request as `/roost/v1/queue` lists it; unknown figures are None.
+
+    `cost_tokens` is what it will probably need, `left_s` what is left of its own deadline.
+    """
+
+    request: RequestId
+    tenant: TenantId
+    model: ModelId
+    class_: ServiceClass
+    position: int
+    waited_s: float
+    eta_s: float | None
+    cost_tokens: float
+    left_s: float | None
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -50,3 +68,5 @@ class Statistics(msgspec.Struct, frozen=True):
     bounced: int = 0
     warm: int = 0
     waiting_by_model: dict[ModelId, int] = {}
+    breakers_opened: int = 0
+    stopped: dict[str, int] = {}

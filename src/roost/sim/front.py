@@ -94,6 +94,18 @@ class Front:
         if turn is not None:
             self._relayed(turn, turn.relay.on_client_gone(self._world.now))
 
+    def cancel(self, request: RequestId) -> None:
+        """Somebody asks for a request to be stopped."""
+        self._ledger.cancelled(request)
+        self._feed(self.coordinator.on_cancel(request, None, self._world.now))
+
+    def park(self, node: NodeId, *, parked: bool) -> None:
+        """An operator wants a node to get no new work, or to get it again."""
+        now = self._world.now
+        tell = self.coordinator.on_drain_node if parked else self.coordinator.on_undrain_node
+        self._ledger.park(node, parked=parked)
+        self._feed(tell(node, now))
+
     def drain(self) -> None:
         """Take nothing new."""
         self._feed(self.coordinator.on_drain(self._world.now))

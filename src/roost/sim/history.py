@@ -59,6 +59,9 @@ class Trace:
     cached_tokens: int | None = None
     previous: RequestId | None = None
     overlooked: NodeId | None = None
+    tenant: str = ""
+    class_: str = "interactive"
+    cancelled_s: float | None = None
 
 
 @dataclass(slots=True)

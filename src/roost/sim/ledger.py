@@ -27,7 +27,7 @@ class Ledger:
         self._places: Counter[tuple[NodeId, ModelId]] = Counter()
         self._refused_s: dict[NodeId, float] = {}
         self._broken: set[NodeId] = set()
-        self.parked: set[NodeId] = set()
+        self._parked: set[NodeId] = set()
         # A dictionary, because it is walked through: the order of a set differs between runs.
         self._fresh: dict[RequestId, None] = {}
 
@@ -51,6 +51,19 @@ class Ledger:
     def reported(self, node: NodeId, status: NodeStatus) -> None:
         """A node reported."""
         self._reports[node] = status
+
+    def park(self, node: NodeId, *, parked: bool) -> None:
+        """An operator has spoken."""
+        if parked:
+            self._parked.add(node)
+        else:
+            self._parked.discard(node)
+
+    def cancelled(self, request: RequestId) -> None:
+        """Somebody has asked for this request to be stopped; it may be over already."""
+        trace = self.history.traces.get(request)
+        if trace is not None and not trace.endings:
+            trace.cancelled_s = self._world.now
 
     def gone(self, node: NodeId) -> None:
         """A node's link is over."""
@@ -120,7 +133,7 @@ class Ledger:
 
     def _has_room(self, node: NodeId, model: ModelId, now: float) -> bool:
         report = self._reports[node]
-        if node in self._broken or node in self.parked:
+        if node in self._broken or node in self._parked:
             return False
         if report.draining or now >= self._heard_s[node] + 2.0:
             return False
@@ -150,7 +163,7 @@ class Ledger:
             placement=effect.placement,
             why=effect.why,
             silent_s=now - self._heard_s.get(effect.node, 0.0),
-            draining=effect.node in self.parked or (report is not None and report.draining),
+            draining=effect.node in self._parked or (report is not None and report.draining),
             held=self._places[effect.node, model],
             limit=limit,
             idle_rivals=tie,
@@ -167,6 +180,7 @@ class Ledger:
             for node in fresh
             if (report := self._reports.get(node)) is not None
             and not report.draining
+            and node not in self._parked
             and any(offer.model == model and offer.usable for offer in report.models)
         ]
         return len(offers)

@@ -23,6 +23,7 @@ FaultKind = Literal[
     "slow_node",
     "load_failures",
     "drain_node",
+    "park_node",
     "crowd",
     "late_ticks",
     "pause_gateway",
@@ -48,7 +49,9 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests: asked to stream; read slowly; never read on from some point; hung up on in any phase;
     with a deadline of their own. With `prefixes` over 0, each conversation begins with one of so
     many long system prompts of `prefix_words`. `long_answers` is the share of requests that ask for
-    ten times the usual answer.
+    ten times the usual answer. One more tenant begins `flood_per_s` conversations of one turn in
+    the time `flood_s`. `agent` and `bulk` are shares of conversations of these classes.
+    `cancel` is the share of requests that are cancelled by their id, like `vanish`.
     """
 
     rate_per_s: float = 1.2
@@ -68,6 +71,11 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefixes: int = 0
     prefix_words: int = 400
     long_answers: float = 0.0
+    flood_per_s: float = 0.0
+    flood_s: Span = (0.0, 0.0)
+    agent: float = 0.0
+    bulk: float = 0.0
+    cancel: float = 0.0
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

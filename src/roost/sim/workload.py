@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from roost.core.events import Delta, StreamEvent
 from roost.core.ids import ModelId, RequestId, TenantId
-from roost.core.request import ChatPrompt, GenerateRequest, Message, Terms
+from roost.core.request import ChatPrompt, GenerateRequest, Message, ServiceClass, Terms
 from roost.fleet.affinity import chain
 from roost.sim.compute import answer_of
 from roost.sim.front import Front
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from random import Random
 
 _SOCKET_S = 0.0005
+FLOOD = TenantId("key:flood")
 
 
 class Manners(msgspec.Struct, frozen=True):
     """How a client behaves in one turn: None means that it does not do this at all.
 
     `chars_per_s` is how fast it reads, `stuck_after` after how many writes it stops reading,
-    `vanish_s` and `vanish_after` when it hangs up: after a time, or after so many writes.
+    `vanish_s` and `vanish_after` when it hangs up: after a time, or after so many writes;
+    `cancel_s` when it asks for its request to be stopped and waits for the answer to that.
     """
 
     streamed: bool = True
@@ -36,6 +39,7 @@ class Manners(msgspec.Struct, frozen=True):
     stuck_after: int | None = None
     vanish_s: float | None = None
     vanish_after: int | None = None
+    cancel_s: float | None = None
     timeout_s: float | None = None
 
 
@@ -52,6 +56,8 @@ class Client:
         self.on_ended: Callable[[], None] = _nothing
         if manners.vanish_s is not None:
             world.at(manners.vanish_s, self._vanish)
+        if manners.cancel_s is not None:
+            world.at(manners.cancel_s, self._cancel)
 
     def take(self, events: Sequence[StreamEvent], written: Callable[[], None]) -> None:
         """Receive these, at this client's own speed."""
@@ -81,6 +87,10 @@ class Client:
             self._gone = True
             self._world.at(_SOCKET_S, self._hang_up)
 
+    def _cancel(self) -> None:
+        if not self._gone:
+            self._front.process.do(lambda: self._front.cancel(self._request))
+
     def _hang_up(self) -> None:
         self._front.process.do(lambda: self._front.hang_up(self._request))
 
@@ -108,6 +118,22 @@ class Workload:
         if self._world.now + gap_s < self._duration_s:
             self._world.at(gap_s, self._arrive)
 
+    def flood(self) -> None:
+        """Let one tenant ask and ask."""
+        if not self._traffic.flood_per_s:
+            return
+        begin_s, end_s = self._traffic.flood_s
+        dice = self._world.dice("flood")
+        when_s, count = begin_s, 0
+        while (when_s := when_s + dice.expovariate(self._traffic.flood_per_s)) < end_s:
+            count += 1
+            self._world.at(max(0.0, when_s - self._world.now), partial(self._flood, count))
+
+    def _flood(self, count: int) -> None:
+        dice = self._world.dice(f"flood {count}")
+        talk = Conversation(self, dice, dice.choice(self._models), 1, FLOOD)
+        talk.next(Manners())
+
     def probe(self, model: str) -> None:
         """Ask one plain question."""
         talk = Conversation(self, self._dice, model, turns=1)
@@ -133,6 +159,9 @@ class Workload:
             vanish_s=dice.uniform(*traffic.vanish_s) if vanish and by_time else None,
             vanish_after=dice.randint(0, 5) if vanish and not by_time else None,
             timeout_s=dice.uniform(*traffic.hurry_s) if roll() < traffic.hurry else None,
+            cancel_s=dice.uniform(*traffic.vanish_s)
+            if traffic.cancel and roll() < traffic.cancel
+            else None,
         )
 
     def think(self, talk: Conversation) -> None:
@@ -152,11 +181,23 @@ class Workload:
         count = dice.randint(*self._traffic.words)
         return " ".join(f"w{dice.randrange(5000)}" for _ in range(count))
 
-    def name(self, dice: Random) -> tuple[TenantId, str]:
+    def name(self, dice: Random, tenant: TenantId | None) -> tuple[TenantId, str]:
         """Who talks, and about what."""
+        if tenant is not None:
+            return tenant, f"flood {dice.random()}"
         self._conversations += 1
-        tenant = dice.randrange(self._traffic.tenants)
-        return TenantId(f"key:{tenant}"), f"conversation {self._conversations}"
+        number = dice.randrange(self._traffic.tenants)
+        return TenantId(f"key:{number}"), f"conversation {self._conversations}"
+
+    def class_(self, dice: Random) -> ServiceClass:
+        """Which class a conversation is of."""
+        traffic = self._traffic
+        if not traffic.agent + traffic.bulk:
+            return "interactive"
+        roll = dice.random()
+        if roll < traffic.agent:
+            return "agent"
+        return "bulk" if roll < traffic.agent + traffic.bulk else "interactive"
 
     def beginning(self, dice: Random) -> str:
         """The system prompt of a new conversation."""
@@ -181,9 +222,11 @@ class Workload:
             timeout_s=manners.timeout_s,
             prompt_bytes=sum(len(message.content) for message in messages),
             max_tokens=most,
+            class_=talk.class_,
         )
         oracle = tuple(answer_of(request))
         trace = Trace(rid, request.model, talk.turn, self._world.now, oracle)
+        trace.tenant, trace.class_ = talk.tenant, talk.class_
         client = Client(self._world, self._front, rid, manners)
         client.on_ended = lambda: talk.answered(trace)
         self._front.process.do(
@@ -209,14 +252,22 @@ class Workload:
 class Conversation:
     """One client's history, sent again whole with every turn."""
 
-    def __init__(self, workload: Workload, dice: Random, model: str, turns: int) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        dice: Random,
+        model: str,
+        turns: int,
+        tenant: TenantId | None = None,
+    ) -> None:
         self._workload = workload
         self.dice = dice
         self._turns = turns
         self._last: RequestId | None = None
         self.model = model
         self.turn = 0
-        self.tenant, about = workload.name(dice)
+        self.tenant, about = workload.name(dice, tenant)
+        self.class_ = workload.class_(dice)
         self.messages = [Message("system", workload.beginning(dice)), Message("user", about)]
 
     def next(self, manners: Manners) -> None:
