@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from roost.core.request import ServiceClass
 from roost.errors import RoostError
 from roost.gateway.asked import asked_class
 
@@ -30,3 +31,17 @@ def test_wrong_class(header: bytes | None, in_body: object) -> None:
     with pytest.raises(RoostError) as refused:
         asked_class(header, in_body)
     assert refused.value.failure.param == "x-roost-class"
+
+
+@pytest.mark.parametrize(
+    ("header", "best", "found"),
+    [
+        (None, "bulk", "bulk"),
+        (b"interactive", "agent", "agent"),
+        (b"bulk", "agent", "bulk"),
+        (b"agent", "agent", "agent"),
+    ],
+)
+def test_asking_may_only_lower(header: bytes | None, best: ServiceClass, found: str) -> None:
+    """A key's class is the best that its requests may have."""
+    assert asked_class(header, None, best) == found

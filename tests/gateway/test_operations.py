@@ -10,6 +10,7 @@ import pytest
 
 from roost.core.events import Delta, Started
 from roost.core.ids import TenantId
+from roost.core.request import ServiceClass
 from roost.errors import Failure
 from roost.gateway.front.access import Fields, Principal, presented_key
 from tests.conftest import until
@@ -23,7 +24,8 @@ HELLO = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}]}
 def by_name(fields: Fields) -> Principal | Failure:
     """Take the key itself for the tenant; `root` is an operator."""
     key = (presented_key(fields) or b"").decode()
-    return Principal(TenantId(f"key:{key}"), "admin" if key == "root" else "user")
+    class_: ServiceClass = "bulk" if key == "batch" else "interactive"
+    return Principal(TenantId(f"key:{key}"), "admin" if key == "root" else "user", class_=class_)
 
 
 @pytest.fixture
@@ -122,3 +124,31 @@ async def test_a_drained_node_gets_nothing_until_it_is_undrained(guarded: Stage)
 
 def _answer(node: Puppet, opened: object) -> None:
     node.answer(node.opened[-1], "ok")
+
+
+async def test_the_queue_shows_who_waits_and_hides_others(guarded: Stage) -> None:
+    """Position, class and estimate; an operator sees everybody, a tenant itself."""
+    node = guarded.add_node(slots=1)
+    await guarded.ready()
+    count = guarded.gateway.mind.coordinator.statistics
+    for number, who in enumerate(("ann", "ann", "batch")):
+        client = await guarded.client()
+        client.send("POST", "/v1/completions", {"prompt": "p"}, authorization=f"Bearer {who}")
+        await until(partial(_lined_up, guarded, number), what="in line")
+    seen = {}
+    for who in ("root", "ann", "bob"):
+        reply = await call(guarded, who, "GET", "/roost/v1/queue")
+        seen[who] = msgspec.json.decode(reply.body)
+    assert {who: body["length"] for who, body in seen.items()} == {"root": 2, "ann": 2, "bob": 2}
+    assert [one["class_"] for one in seen["root"]["requests"]] == ["interactive", "bulk"]
+    assert [one["position"] for one in seen["root"]["requests"]] == [1, 2]
+    assert [one["tenant"] for one in seen["ann"]["requests"]] == ["key:ann"]
+    assert seen["bob"]["requests"] == []
+    guarded.close()
+    await until(lambda: count().waiting == 0, what="they have left")
+    node.release(node.opened[0].stream)
+
+
+def _lined_up(stage: Stage, waiting: int) -> bool:
+    counts = stage.gateway.mind.coordinator.statistics()
+    return (counts.running, counts.waiting) == (1, waiting)

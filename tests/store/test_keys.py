@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from roost.core.ids import TenantId
 from roost.errors import RoostError
 from roost.store.database import Database
 from roost.store.home import Home
-from roost.store.keys import KeyRecord, KeyStore
+from roost.store.keys import KeyRecord, KeyStore, Share
 
 
 @pytest.fixture
@@ -133,3 +135,37 @@ def test_keys_survive_and_are_not_in_the_file(home: Home, keys: KeyStore) -> Non
     assert b"laptop" in kept
     assert made.secret.encode() not in kept
     assert bytes.fromhex(made.secret.removeprefix("sk-roost-")) not in kept
+
+
+def test_weight_and_class_are_the_keys(keys: KeyStore) -> None:
+    """How well a key is served is kept with it; nonsense is refused by name."""
+    made = keys.add("nightly", share=Share(0.25, "bulk"))
+    assert (made.record.weight, made.record.class_) == (0.25, "bulk")
+    assert keys.check(made.secret) == made.record
+    for share, param in (
+        (Share(weight=0.0), "weight"),
+        (Share(weight=float("nan")), "weight"),
+        (Share(weight=1e9), "weight"),
+        (Share(class_="urgent"), "class"),
+    ):
+        with pytest.raises(RoostError) as refused:
+            keys.add("x", share=share)
+        assert refused.value.failure.param == param
+
+
+def test_keys_of_the_first_schema_are_carried_over(home: Home) -> None:
+    """A file that an older roost has written gains what is new, and loses nothing."""
+    database = Database.open(home)
+    made = KeyStore(database).add("old")
+    database.close()
+    with closing(sqlite3.connect(home.database)) as raw:
+        raw.executescript(
+            "alter table keys drop column weight; alter table keys drop column class;"
+            " pragma user_version = 1;"
+        )
+    database = Database.open(home)
+    record = KeyStore(database).check(made.secret)
+    database.close()
+    assert record == made.record
+    assert record is not None
+    assert (record.weight, record.class_) == (1.0, "interactive")

@@ -33,7 +33,7 @@ def by_keys(store: KeyStore, host: str) -> Authorise:
         record = store.check(presented.decode("latin-1"))
         if record is None:
             return Failure("unauthorized", "This key is not known here, or was revoked.")
-        return Principal(record.tenant, record.role)
+        return Principal(record.tenant, record.role, record.weight, record.class_)
 
     return authorise
 

@@ -23,12 +23,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", nargs="?", help="a name for add, an id or a name for revoke")
     parser.add_argument("--role", default="user", help="user or admin (default: user)")
     parser.add_argument("--tenant", help="who pays; keys of one tenant share quota and cache")
+    parser.add_argument("--weight", type=float, default=1.0, help="share against other tenants")
+    parser.add_argument(
+        "--class", dest="class_", default="interactive", help="best class: interactive, agent, bulk"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
     if parsed.action in {"add", "revoke"} and not parsed.name:
         parser.error(f"{parsed.action} needs a {'name' if parsed.action == 'add' else 'key id'}")
     from roost.store.database import Database
-    from roost.store.keys import KeyStore
+    from roost.store.keys import KeyStore, Share
 
     store = KeyStore(Database.open(options.open_home(options.load(parsed).settings)))
     if parsed.action == "revoke":
@@ -38,7 +42,9 @@ def main(arguments: list[str]) -> int:
     elif parsed.action == "forget":
         print(f"{store.forget_revoked()} records dropped")
     else:
-        _show(store.add(parsed.name, parsed.role, parsed.tenant), as_json=parsed.json)
+        share = Share(parsed.weight, parsed.class_)
+        made = store.add(parsed.name, parsed.role, parsed.tenant, share)
+        _show(made, as_json=parsed.json)
     return 0
 
 

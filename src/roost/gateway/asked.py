@@ -11,16 +11,19 @@ CLASS_HEADER = b"x-roost-class"
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 
 
-def asked_class(header: bytes | None, in_body: object) -> ServiceClass:
-    """Return the class of service; the first where nothing is asked, `bad_request` for a wrong one.
+def asked_class(
+    header: bytes | None, in_body: object, best: ServiceClass = "interactive"
+) -> ServiceClass:
+    """Return the class of service; the best allowed where nothing is asked.
 
-    The header counts more than the body, whose twin is `roost.class`.
+    The header counts more than the body, whose twin is `roost.class`. Asking may only lower: more
+    than `best` gets `best`. Raises `bad_request` for a class that does not exist.
     """
     value = in_body if header is None else header.decode("latin-1").strip()
     if value is None:
-        return CLASSES[0]
+        return best
     for known in CLASSES:
         if value == known:
-            return known
+            return max(known, best, key=CLASSES.index)
     message = f"The class must be one of {', '.join(CLASSES)}."
     raise fail("bad_request", message, param=CLASS_HEADER.decode())

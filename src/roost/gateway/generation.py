@@ -144,5 +144,6 @@ def _terms(call: Call, sent: Parsed) -> Terms:
         prompt_bytes=sent.prompt_bytes,
         prompt_tokens=sent.prompt_tokens,
         max_tokens=sent.request.max_tokens,
-        class_=asked_class(fields.get(CLASS_HEADER), sent.class_),
+        class_=asked_class(fields.get(CLASS_HEADER), sent.class_, call.principal.class_),
+        weight=call.principal.weight,
     )

@@ -34,9 +34,18 @@ class Operations:
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
+        routes.add("GET", "/roost/v1/queue", self.queue)
         routes.add("GET", "/roost/v1/requests/{rest}", self.receipt)
         routes.add("DELETE", "/roost/v1/requests/{rest}", self.cancel)
         routes.add("POST", "/roost/v1/nodes/{rest}", self.node)
+
+    def queue(self, call: Call) -> None:
+        """GET /roost/v1/queue: who waits, in what order and for how long; a tenant sees its own."""
+        mind = self._mind
+        line = mind.coordinator.queue(mind.now_s)
+        seen = [one for one in line if call.role == ADMIN or one.tenant == call.tenant]
+        body = {"length": len(line), "requests": seen}
+        call.exchange.reply(200, JSON_BODY, msgspec.json.encode(body))
 
     def receipt(self, call: Call) -> None:
         """GET /roost/v1/requests/{id}: where it went and why, what was predicted and what came."""

@@ -97,7 +97,8 @@ def _answer(office: Office, effect: Answer) -> None:
 def _waiting(office: Office, effect: Waiting) -> None:
     turn = office.turns.get(effect.request)
     if turn is not None:
-        turn.on_waiting(f"queued {effect.position}/{effect.length}")
+        eta = "" if effect.eta_s is None else f", about {effect.eta_s:.0f} s"
+        turn.on_waiting(f"queued {effect.position}/{effect.length}{eta}")
 
 
 def _disconnect(office: Office, effect: Disconnect) -> None:

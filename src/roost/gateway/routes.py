@@ -16,7 +16,7 @@ from roost.gateway.front.shared import Early
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roost.gateway.front.access import Gate
+    from roost.gateway.front.access import Gate, Principal
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.front.rendering import Headers
     from roost.gateway.front.shared import Match
@@ -27,8 +27,13 @@ class Call(msgspec.Struct, frozen=True):
 
     exchange: Exchange
     tenant: TenantId
-    role: str
+    principal: Principal
     rest: str = ""
+
+    @property
+    def role(self) -> str:
+        """What the caller may do."""
+        return self.principal.role
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -92,11 +97,13 @@ class Routes:
         if isinstance(found, NotMatched):
             return Early(partial(_not_matched, found))
         tenant = verdict.tenant or TenantId(f"addr:{self._places.client(exchange)}")
-        return partial(_answer, found.handler, tenant, verdict.role, found.rest)
+        return partial(_answer, found.handler, tenant, verdict, found.rest)
 
 
-def _answer(endpoint: Endpoint, tenant: TenantId, role: str, rest: str, exchange: Exchange) -> None:
-    endpoint(Call(exchange, tenant, role, rest))
+def _answer(
+    endpoint: Endpoint, tenant: TenantId, principal: Principal, rest: str, exchange: Exchange
+) -> None:
+    endpoint(Call(exchange, tenant, principal, rest))
 
 
 def _preflight(headers: Headers, exchange: Exchange) -> None:

@@ -18,13 +18,12 @@ from roost.errors import fail
 from roost.store.files import locked, translated
 from roost.store.home import Home
 
-SCHEMA_VERSION = 1
 BUSY_S = 5.0
 
 Cell: TypeAlias = str | int | float | bytes | None
 Row: TypeAlias = tuple[Cell, ...]
 
-_SCHEMA = """
+_FIRST = """
 create table keys (
     id text primary key,
     hash blob not null unique,
@@ -42,6 +41,14 @@ create table tokens (
     revoked_unix_s integer
 );
 """
+_SHARES = """
+alter table keys add column weight real not null default 1.0;
+alter table keys add column class text not null default 'interactive';
+"""
+_STEPS = (_FIRST, _SHARES)
+"""What leads from each version of the schema to the next; a step once released never changes."""
+
+SCHEMA_VERSION = len(_STEPS)
 
 
 class Database:
@@ -106,10 +113,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
         )
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
-    if version == 0:
-        connection.executescript(
-            f"begin immediate; {_SCHEMA} pragma user_version = {SCHEMA_VERSION}; commit;"
-        )
+    for number, step in enumerate(_STEPS[version:], start=version + 1):
+        connection.executescript(f"begin immediate; {step} pragma user_version = {number}; commit;")
 
 
 @contextlib.contextmanager

@@ -6,29 +6,44 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from roost.core.ids import TenantId
+from roost.core.request import ServiceClass
 from roost.errors import RoostError, fail
 from roost.store.credentials import KEY_PREFIX, SECRET_BYTES, hashed, matching, spell
 from roost.store.database import Database
 
 MAX_KEYS = 10_000
+MAX_WEIGHT = 1000.0
 MAX_NAME_CHARACTERS = 100
 
 Role = Literal["user", "admin"]
 
 
 class KeyRecord(msgspec.Struct, frozen=True):
-    """What is known of a key: `id` is for people and may be shown, the key itself is not kept."""
+    """What is known of a key: `id` is for people and may be shown, the key itself is not kept.
+
+    `weight` is its tenant's share of the fleet against others that wait; `class_` is the best class
+    of service it may ask for, and the one it gets if it asks for none.
+    """
 
     id: str
     name: str
     tenant: TenantId
     role: Role
     created_unix_s: int
+    weight: float = 1.0
+    class_: ServiceClass = "interactive"
+
+
+class Share(msgspec.Struct, frozen=True):
+    """How well a key is served: see `KeyRecord`."""
+
+    weight: float = 1.0
+    class_: str = "interactive"
 
 
 class NewKey(msgspec.Struct, frozen=True):
@@ -57,7 +72,13 @@ class KeyStore:
         self._lock = threading.Lock()
         self._known: _Known | None = None
 
-    def add(self, name: str, role: str = "user", tenant: str | None = None) -> NewKey:
+    def add(
+        self,
+        name: str,
+        role: str = "user",
+        tenant: str | None = None,
+        share: Share = Share(),  # noqa: B008 - frozen
+    ) -> NewKey:
         """Make a key; its tenant is its own unless one is given. Raises `bad_request`."""
         for param, text in (("name", name), ("tenant", tenant or "x")):
             if not _is_label(text):
@@ -70,11 +91,13 @@ class KeyStore:
         secret = spell(KEY_PREFIX, secrets.token_bytes(SECRET_BYTES))
         key = f"key-{secrets.token_hex(6)}"
         payer = TenantId(tenant or f"key:{key}")
-        record = KeyRecord(key, name, payer, chosen, int(self._clock()))
+        weight, class_ = _share(share)
+        record = KeyRecord(key, name, payer, chosen, int(self._clock()), weight, class_)
         self._database.write(
-            "insert into keys (id, hash, name, tenant, role, created_unix_s)"
-            " values (?, ?, ?, ?, ?, ?)",
+            "insert into keys (id, hash, name, tenant, role, created_unix_s, weight, class)"
+            " values (?, ?, ?, ?, ?, ?, ?, ?)",
             *(record.id, hashed(secret), name, payer, chosen, record.created_unix_s),
+            *(weight, class_),
         )
         return NewKey(secret, record)
 
@@ -116,22 +139,32 @@ class KeyStore:
     def _load(self, version: tuple[int, int]) -> _Known:
         # The version was read before the rows: newer ones are at worst read once more.
         rows = self._database.read(
-            "select hash, id, name, tenant, role, created_unix_s, revoked_unix_s is null"
+            "select hash, id, name, tenant, role, created_unix_s, weight, class,"
+            " revoked_unix_s is null"
             " from keys order by created_unix_s, id"
         )
         keys = tuple(
-            (bytes(row[0]), msgspec.convert(dict(zip(_FIELDS, row[1:6], strict=True)), KeyRecord))
+            (bytes(row[0]), msgspec.convert(dict(zip(_FIELDS, row[1:8], strict=True)), KeyRecord))
             for row in rows
-            if row[6] and isinstance(row[0], bytes)
+            if row[8] and isinstance(row[0], bytes)
         )
         return _Known(version, keys, ever=bool(rows))
 
 
-_FIELDS = ("id", "name", "tenant", "role", "created_unix_s")
+_FIELDS = ("id", "name", "tenant", "role", "created_unix_s", "weight", "class_")
 
 
 def _is_label(text: str) -> bool:
     return 0 < len(text) <= MAX_NAME_CHARACTERS and text.isprintable()
+
+
+def _share(share: Share) -> tuple[float, ServiceClass]:
+    if not 0 < share.weight <= MAX_WEIGHT:
+        raise _wrong("weight", f"a weight is above 0 and at most {MAX_WEIGHT:g}")
+    for known in get_args(ServiceClass):
+        if share.class_ == known:
+            return share.weight, known
+    raise _wrong("class", f"a class is one of {', '.join(get_args(ServiceClass))}")
 
 
 def _role(role: str) -> Role:

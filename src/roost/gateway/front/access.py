@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from roost.core.ids import TenantId
+from roost.core.request import ServiceClass
 from roost.errors import Failure
 from roost.gateway.front.router import normalise
 
@@ -29,10 +30,15 @@ Fields: TypeAlias = Mapping[bytes, bytes]
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks. `tenant` None stands for the client's address: nobody needs a key here."""
+    """Who asks. `tenant` None stands for the client's address: nobody needs a key here.
+
+    `weight` is the tenant's share against others; `class_` the best class of service it may have.
+    """
 
     tenant: TenantId | None = None
     role: str = "client"
+    weight: float = 1.0
+    class_: ServiceClass = "interactive"
 
 
 Authorise: TypeAlias = Callable[[Fields], Principal | Failure]
