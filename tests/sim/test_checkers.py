@@ -146,6 +146,66 @@ def _defect(h: History, t: Trace) -> None:
     h.defects = ["spoke out of turn"]
 
 
+def _over_cap(h: History, t: Trace) -> None:
+    h.max_decodes, t.opened[0].fleet_held = 4, 5
+
+
+def _crowd(h: History, t: Trace, tenant: str, class_: str, count: int) -> None:
+    """Let so many others be served while the trace waits."""
+    t.opened[0].at_s = t.arrived_s + 0.4
+    for n in range(count):
+        other = trace(f"x{n}", t.arrived_s + 0.1)
+        other.tenant, other.class_ = tenant, class_
+        h.traces[other.request] = other
+
+
+def _passed_by_one(h: History, t: Trace) -> None:
+    t.tenant = "key:new"
+    _crowd(h, t, "key:flood", "interactive", 4)
+
+
+def _starved(h: History, t: Trace) -> None:
+    t.class_ = "bulk"
+    _crowd(h, t, "", "interactive", 17)
+
+
+def _passed_by_bulk(h: History, t: Trace) -> None:
+    _crowd(h, t, "", "bulk", 3)
+
+
+def _cancel_unheard(h: History, t: Trace) -> None:
+    t.cancelled_s = t.arrived_s + 0.1
+
+
+def _third_victim(h: History, t: Trace) -> None:
+    t.first_byte_s, t.retries = 4.0, []
+    h.troubles = [Trouble(A, "kill_node", 0.0)]
+    t.opened = [opened(1.0 + n, 1 + n, node) for n, node in enumerate((A, B, NodeId("c")))]
+    for one in t.opened:
+        one.started = one.died = True
+        one.over_s = one.at_s + 0.5
+
+
+def _all_at_once(h: History, t: Trace) -> None:
+    t.opened[0].bereaved = 3
+
+
+def _tripped(h: History, t: Trace) -> None:
+    h.openings, h.faults = [(A, 2.0)], [(B, 1.0), (A, 3.0)]
+
+
+def _turned_away(h: History, t: Trace) -> None:
+    t.tenant, t.over_s, t.opened = "key:new", t.arrived_s, []
+    t.text, t.saw_last_event, t.first_byte_s = "", False, None
+    h.runs = []
+    t.endings = [("rejected", Failure("queue_full", "Full.", retry_after_s=1))]
+    for n in range(3):
+        other = trace(f"x{n}", t.arrived_s - 0.2)
+        other.tenant = "key:flood"
+        other.opened[0].at_s = t.arrived_s + 0.3
+        h.traces[other.request] = other
+
+
 BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("one_ending", _no_ending),
     ("one_ending", _two_endings),
@@ -170,6 +230,15 @@ BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("refusals_say_when", _no_hint),
     ("failures_have_causes", _no_cause),
     ("machines_agree", _defect),
+    ("caps_hold", _over_cap),
+    ("newcomers_are_served", _passed_by_one),
+    ("classes_take_turns", _starved),
+    ("better_classes_first", _passed_by_bulk),
+    ("cancelled_requests_end", _cancel_unheard),
+    ("no_third_victim", _third_victim),
+    ("survivors_are_spared", _all_at_once),
+    ("breakers_have_causes", _tripped),
+    ("floods_give_way", _turned_away),
 ]
 
 

@@ -12,11 +12,10 @@ from itertools import pairwise
 
 import msgspec
 
-from roost.core.ids import NodeId
 from roost.errors import Fault
+from roost.sim import claims
 from roost.sim.history import History, Run, Trace
 
-GATEWAY = NodeId("gateway")
 STOP_WITHIN_S = 1.0
 LOSS_SEEN_S = 5.0
 SLACK_S = 1.0
@@ -256,7 +255,7 @@ def _machines_agree(history: History) -> Iterator[str]:
 
 def _gateway_ill(history: History, trace: Trace) -> bool:
     until_s = history.ended_s if trace.over_s is None else trace.over_s
-    return history.troubled(GATEWAY, trace.arrived_s, until_s)
+    return history.troubled(claims.GATEWAY, trace.arrived_s, until_s)
 
 
 CHECKERS = (
@@ -349,5 +348,46 @@ CHECKERS = (
         "machines_agree",
         "Nobody breaks the link's protocol or its own limits, or believes what is out of date.",
         _machines_agree,
+    ),
+    Checker("caps_hold", "The caps of fleet and node hold at every moment.", claims.caps_hold),
+    Checker(
+        "newcomers_are_served",
+        "While a tenant's first request waits, no other tenant gets more than a few turns.",
+        claims.newcomers_are_served,
+    ),
+    Checker(
+        "classes_take_turns",
+        "However much of a better class waits, a class that waits gets its places.",
+        claims.classes_take_turns,
+    ),
+    Checker(
+        "better_classes_first",
+        "Bulk work goes before interactive work only in its few places.",
+        claims.better_classes_first,
+    ),
+    Checker(
+        "cancelled_requests_end",
+        "A request that is cancelled ends at once.",
+        claims.cancelled_requests_end,
+    ),
+    Checker(
+        "no_third_victim",
+        "What killed two runtimes is not given a third.",
+        claims.no_third_victim,
+    ),
+    Checker(
+        "survivors_are_spared",
+        "After a death its requests fall on each survivor a few at a time.",
+        claims.survivors_are_spared,
+    ),
+    Checker(
+        "breakers_have_causes",
+        "A breaker opens only for failures of its node, never for lack of room.",
+        claims.breakers_have_causes,
+    ),
+    Checker(
+        "floods_give_way",
+        "A tenant's first request is not refused for a line that another one has filled.",
+        claims.floods_give_way,
     ),
 )

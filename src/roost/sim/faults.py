@@ -58,6 +58,7 @@ class Faults:
             "load_failures": self._load_failures,
             "drain_node": self._drain_node,
             "crowd": self._crowd,
+            "park_node": self._park_node,
         }
 
     def plan(self) -> None:
@@ -173,6 +174,11 @@ class Faults:
             worker.boot()
 
         return restart
+
+    def _park_node(self, worker: Worker, _fault: Fault) -> Action:
+        node, front = worker.spec.id, self._front
+        front.process.do(lambda: front.park(node, parked=True))
+        return lambda: front.process.do(lambda: front.park(node, parked=False))
 
     def _crowd(self, worker: Worker, _fault: Fault) -> Action:
         worker.crowd()

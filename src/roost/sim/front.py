@@ -186,10 +186,14 @@ class Front:
             self._feed(self.coordinator.on_released(request, attempt, now))
         elif isinstance(message, Refused):
             self._ledger.over(request, attempt)
+            self._ledger.failed(line.node, message.failure)
             if line.node is not None and message.failure.reason == "node_busy":
                 self._ledger.refused(line.node)
             self._feed(self.coordinator.on_refused(request, attempt, message.failure, now))
         elif isinstance(message, Events):
+            for event in message.events:
+                if isinstance(event, Failed):
+                    self._ledger.failed(line.node, event.failure)
             self._events(request, attempt, message.events)
         elif (turn := self._current(request, attempt)) is not None:
             self._relayed(turn, turn.relay.on_waiting(message.phase, now))
@@ -238,6 +242,7 @@ class Front:
             if turn is not None:
                 turn.answer.append(event.text)
             if first:
+                self._ledger.spoke(request, attempt)
                 self._feed(self.coordinator.on_first_token(request, attempt, now))
         elif isinstance(event, Started):
             if turn is not None:

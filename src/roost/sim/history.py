@@ -21,6 +21,9 @@ class Opened:
 
     `held` counts the places taken on that node for that model, this one included, of `limit`.
     `idle_rivals` is how many nodes, this one included, were idle and equal; 0 unless it was a tie.
+    `fleet_held` and `node_held` count places of all models, everywhere and on that node; `bereaved`
+    how many on that node were hit by a death before and have not said anything since; `started`
+    says that it held a slot, `died` that it ended by the death of its runtime or node.
     `lost_after_s` is how long the node had been silent when the request was taken away from it,
     `over_s` when the attempt ended, in whatever way, as far as the gateway could know.
     """
@@ -38,6 +41,11 @@ class Opened:
     released_s: float | None = None
     lost_after_s: float | None = None
     over_s: float | None = None
+    fleet_held: int = 0
+    node_held: int = 0
+    bereaved: int = 0
+    started: bool = False
+    died: bool = False
 
 
 @dataclass(slots=True)
@@ -112,10 +120,16 @@ class History:
     retry_floor: int = 0
     retry_ratio: float = 0.0
     retry_window_s: float = 0.0
+    max_decodes: int = 0
+    max_decodes_per_node: int = 0
+    class_one_in: int = 8
+    redispatch_per_node: int = 2
     traces: dict[RequestId, Trace] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     queue_peak: int = 0
+    faults: list[tuple[NodeId, float]] = field(default_factory=list)
+    openings: list[tuple[NodeId, float]] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
     rest: Rest | None = None
 

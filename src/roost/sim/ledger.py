@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from roost.core.events import Delta, Finished, Started, StreamEvent
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.snapshots import NodeStatus
-from roost.errors import Failure
+from roost.errors import Failure, Fault
 from roost.fleet.effects import Dispatch, Report
 from roost.sim.history import Ending, History, Opened, Trace
 from roost.sim.world import World
@@ -27,6 +27,7 @@ class Ledger:
         self._places: Counter[tuple[NodeId, ModelId]] = Counter()
         self._refused_s: dict[NodeId, float] = {}
         self._broken: set[NodeId] = set()
+        self._bereaved: dict[tuple[RequestId, int], NodeId] = {}
         self._parked: set[NodeId] = set()
         # A dictionary, because it is walked through: the order of a set differs between runs.
         self._fresh: dict[RequestId, None] = {}
@@ -81,12 +82,15 @@ class Ledger:
         """An operator would have been told this."""
         if report.reason == "breaker_open" and report.node is not None:
             self._broken.add(report.node)
+            self.history.openings.append((report.node, self._world.now))
         if report.reason == "breaker_closed" and report.node is not None:
             self._broken.discard(report.node)
         if report.event == "node_left" and report.node is not None:
             self.gone(report.node)
         if report.event == "request_retried" and report.request is not None:
-            self.history.traces[report.request].retries.append(self._world.now)
+            trace = self.history.traces[report.request]
+            trace.retries.append(self._world.now)
+            trace.opened[-1].died = report.reason in {"runtime_died", "node_lost"}
             if report.reason == "node_lost":
                 self.lost(report.request)
 
@@ -104,6 +108,11 @@ class Ledger:
     def defect(self, what: str) -> None:
         """Something was seen that no machine may do."""
         self.history.defects.append(what)
+
+    def failed(self, node: NodeId | None, failure: Failure) -> None:
+        """A node failed an attempt, or refused it."""
+        if node is not None and failure.kind.fault is Fault.PEER:
+            self.history.faults.append((node, self._world.now))
 
     def lost(self, request: RequestId) -> None:
         """A request was taken away from its node: note how long that had been silent."""
@@ -133,6 +142,8 @@ class Ledger:
 
     def _has_room(self, node: NodeId, model: ModelId, now: float) -> bool:
         report = self._reports[node]
+        if self._capped(node):
+            return False
         if node in self._broken or node in self._parked:
             return False
         if report.draining or now >= self._heard_s[node] + 2.0:
@@ -143,6 +154,14 @@ class Ledger:
         offer = next((one for one in report.models if one.model == model and one.usable), None)
         limit = min(offer.slots, report.max_in_flight) if offer is not None else 0
         return self._places[node, model] < limit
+
+    def _capped(self, node: NodeId) -> bool:
+        """Whether a cap of the settings forbids more, here or everywhere."""
+        history = self.history
+        if 0 < history.max_decodes <= len(self._out):
+            return True
+        here = sum(on == node for on, _ in self._out.values())
+        return 0 < history.max_decodes_per_node <= here
 
     def dispatched(self, effect: Dispatch, model: ModelId) -> None:
         """A request was given to a node: note how that node looked from outside."""
@@ -167,8 +186,14 @@ class Ledger:
             held=self._places[effect.node, model],
             limit=limit,
             idle_rivals=tie,
+            fleet_held=len(self._out),
+            node_held=sum(on == effect.node for on, _ in self._out.values()),
         )
-        self.history.traces[effect.request].opened.append(opened)
+        trace = self.history.traces[effect.request]
+        if trace.retries:
+            self._bereaved[effect.request, effect.attempt] = effect.node
+            opened.bereaved = sum(on == effect.node for on in self._bereaved.values())
+        trace.opened.append(opened)
 
     def _tie(self, effect: Dispatch, model: ModelId) -> int:
         """How many nodes were equally idle; 0 where something else than chance decided."""
@@ -191,7 +216,13 @@ class Ledger:
 
     def started(self, request: RequestId, started: Started) -> None:
         """A request holds a slot."""
-        self.history.traces[request].cached_tokens = started.cached_tokens
+        trace = self.history.traces[request]
+        trace.cached_tokens = started.cached_tokens
+        trace.opened[-1].started = True
+
+    def spoke(self, request: RequestId, attempt: int) -> None:
+        """An attempt has said its first word."""
+        self._bereaved.pop((request, attempt), None)
 
     def committed(self, request: RequestId) -> None:
         """A client was promised an answer with status 200."""
@@ -218,6 +249,7 @@ class Ledger:
         self._world.log(f"end {request} {ending} {failure.reason if failure else ''}")
 
     def _give_back(self, key: tuple[RequestId, int]) -> None:
+        self._bereaved.pop(key, None)
         place = self._out.pop(key, None)
         if place is None:
             return

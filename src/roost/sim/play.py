@@ -90,6 +90,7 @@ class Stage:
         self.faults.plan()
         world.run(1.0)
         self.workload.begin()
+        self.workload.flood()
         world.run(max(scenario.duration_s, self.history.healed_s))
         self._settle()
         if not any(fault.kind == "drain_gateway" for fault in scenario.faults):
@@ -168,6 +169,10 @@ def _history(scenario: Scenario) -> History:
         retry_floor=fleet.retry_floor,
         retry_ratio=fleet.retry_ratio,
         retry_window_s=fleet.retry_window_s,
+        max_decodes=fleet.max_decodes,
+        max_decodes_per_node=fleet.max_decodes_per_node,
+        class_one_in=fleet.class_one_in,
+        redispatch_per_node=fleet.redispatch_per_node,
     )
 
 

@@ -15,6 +15,7 @@ from importlib.resources import files
 import msgspec
 
 from roost.sim import policies
+from roost.sim.catalogue import CATALOGUE, found
 from roost.sim.checkers import CHECKERS
 from roost.sim.play import Played, play
 from roost.sim.scenario import Scenario
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(list(known)).parse_args(arguments)
     if options.claims:
         return _claims(known)
+    if options.mutants:
+        return _sweep(known, options.mutants)
     if options.policies:
         policies.tabulate(options.policies)
         return 0
@@ -70,6 +73,7 @@ def _options(names: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--log", action="store_true", help="print the event log")
     parser.add_argument("--verbose", action="store_true", help="a line for every run")
     parser.add_argument("--claims", action="store_true", help="list scenarios and checkers")
+    parser.add_argument("--mutants", type=int, metavar="SEEDS", help="sweep defective machines")
     parser.add_argument("--policies", type=int, metavar="SEEDS", help="compare routing policies")
     return parser
 
@@ -84,6 +88,18 @@ def _claims(known: dict[str, Scenario]) -> int:
     for checker in CHECKERS:
         _say(f"checker   {checker.name:26} {checker.claim}")
     return 0
+
+
+def _sweep(known: dict[str, Scenario], seeds: int) -> int:
+    """Say which seeds find each mutant; status 1 if one survives them all."""
+    survived = 0
+    for mutant in CATALOGUE:
+        killers = list(found(mutant, known, range(1, seeds + 1)))
+        survived += not killers
+        shown = ", ".join(map(str, killers[:5])) or "SURVIVED"
+        _say(f"{mutant.name:44} {mutant.checker:26} {len(killers):4} of {seeds}: {shown}")
+    _say(f"{len(CATALOGUE)} mutants, {survived} survived {seeds} seeds each")
+    return 1 if survived else 0
 
 
 def tell(played: Played, *, verbose: bool) -> None:

@@ -1,4 +1,4 @@
-"""Defective machines, one defect each, that the checkers have to find.
+"""WIRING: defective machines, one defect each, that the checkers have to find.
 
 They are variants of the production machines, made by subclass or by setting; what each breaks is
 its docstring. The wiring is the production one.

@@ -1,0 +1,280 @@
+"""WIRING: the catalogue of mutants: what is broken, where it shows, which claim has to find it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from roost.sim import defects, mutants
+from roost.sim.play import Parts, play
+from roost.sim.scenario import Scenario
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One defect: `scenario` shows it with `seed`, and `checker` is the claim that it breaks."""
+
+    name: str
+    parts: Parts
+    scenario: str
+    checker: str
+    seed: int
+
+
+_CASES: list[tuple[str, Parts, str, str]] = [
+    (
+        "lease kept on cancel",
+        mutants.coordinator(mutants.KeepsLeasesOfTheGone),
+        "vanishing_clients",
+        "leases_return",
+    ),
+    (
+        "lease given back twice over",
+        mutants.coordinator(mutants.ReleasesBeforeTheNode),
+        "cold_start",
+        "places_within_limits",
+    ),
+    (
+        "leases not counted",
+        mutants.coordinator(mutants.OverlooksLeases),
+        "deadlines",
+        "places_within_limits",
+    ),
+    (
+        "retry after a byte",
+        mutants.coordinator(mutants.RetriesAfterAByte),
+        "node_killed",
+        "no_machine_raises",
+    ),
+    (
+        "retry after a byte, unnoticed by the relay",
+        mutants.retries_after_a_byte(),
+        "node_killed",
+        "no_retry_after_first_byte",
+    ),
+    (
+        "late events believed",
+        mutants.coordinator(mutants.BelievesLateEvents),
+        "late_news",
+        "machines_agree",
+    ),
+    (
+        "late events shown to the client",
+        mutants.front(mutants.LetsLateEventsThrough),
+        "late_news",
+        "no_machine_raises",
+    ),
+    (
+        "stale nodes waited for",
+        mutants.coordinator(mutants.NeverGivesUpOnSilence),
+        "partition",
+        "loss_is_noticed",
+    ),
+    (
+        "work for draining nodes",
+        mutants.coordinator(mutants.OverlooksDraining),
+        "rolling_restart",
+        "no_work_for_draining",
+    ),
+    (
+        "work for silent nodes",
+        mutants.settings(link_suspect_s=4.9),
+        "late_news",
+        "no_work_into_silence",
+    ),
+    (
+        "retry in place",
+        mutants.coordinator(mutants.RetriesInPlace),
+        "runtime_killed",
+        "retries_go_elsewhere",
+    ),
+    (
+        "no retry budget",
+        mutants.settings(retry_floor=1000, retry_attempts=1000),
+        "load_failures",
+        "retry_budget",
+    ),
+    (
+        "refusals without hint",
+        mutants.coordinator(mutants.AnswersWithoutHint),
+        "overload",
+        "refusals_say_when",
+    ),
+    (
+        "lost requests forgotten",
+        mutants.coordinator(mutants.ForgetsTheLost),
+        "node_killed",
+        "one_ending",
+    ),
+    (
+        "cancel not sent",
+        mutants.coordinator(mutants.NeverWithdraws),
+        "cold_start",
+        "cancelled_work_stops",
+    ),
+    (
+        "free places not offered",
+        mutants.coordinator(mutants.NeverLooksAgain),
+        "cold_start",
+        "places_are_used",
+    ),
+    ("ties by order", mutants.tie_by_order(), "quiet", "ties_are_shared"),
+    ("unbounded queue", mutants.settings(queue_length=10**6), "overload", "queue_bounded"),
+    ("unbounded wait", mutants.settings(queue_wait_s=1e6), "overload", "queue_bounded"),
+    ("homes forgotten", mutants.settings(affinity_entries=0), "calm", "second_turn_is_warm"),
+    ("merged text lost", mutants.relay(mutants.LosesMerged), "calm", "tokens_contiguous"),
+    ("text sent twice", mutants.relay(mutants.SendsTwice), "calm", "tokens_contiguous"),
+    (
+        "cut stream ended cleanly",
+        mutants.relay(mutants.EndsCleanly),
+        "deadlines",
+        "no_silent_truncation",
+    ),
+    ("stuck writer waited for", mutants.relay(mutants.WaitsForEver), "slow_clients", "one_ending"),
+    ("credit never renewed", mutants.relay(mutants.GrantsNothing), "slow_clients", "one_ending"),
+    (
+        "credit beyond the buffer",
+        mutants.relay(mutants.GrantsTooMuch),
+        "slow_clients",
+        "machines_agree",
+    ),
+    (
+        "disconnect not reported",
+        mutants.relay(mutants.HangsUpSilently),
+        "vanishing_clients",
+        "no_machine_raises",
+    ),
+    (
+        "cancel ignored by the node",
+        mutants.agent(mutants.IgnoresCancel),
+        "cold_start",
+        "cancelled_work_stops",
+    ),
+    (
+        "lost link ignored by the node",
+        mutants.agent(mutants.IgnoresLostLinks),
+        "mixed",
+        "slots_return",
+    ),
+    ("released twice by the node", mutants.agent(mutants.ReleasesTwice), "calm", "machines_agree"),
+    (
+        "limit ignored by the node",
+        mutants.agent(mutants.OverlooksItsLimit),
+        "crowded",
+        "machines_agree",
+    ),
+    ("fleet cap ignored", mutants.settings(max_decodes=0), "capped", "caps_hold"),
+    ("node cap ignored", mutants.settings(max_decodes_per_node=0), "capped", "caps_hold"),
+    ("no quarantine", mutants.settings(quarantine_kills=99), "poison", "no_third_victim"),
+    (
+        "all the bereaved at once",
+        mutants.settings(redispatch_per_node=99),
+        "bereaved",
+        "survivors_are_spared",
+    ),
+    (
+        "line without tenants",
+        mutants.coordinator(defects.FirstComeFirstServed),
+        "flood",
+        "newcomers_are_served",
+    ),
+    (
+        "nobody charged",
+        mutants.coordinator(defects.ChargesNobody),
+        "flood",
+        "newcomers_are_served",
+    ),
+    (
+        "newcomers refused",
+        mutants.coordinator(defects.RefusesNewcomers),
+        "flood",
+        "floods_give_way",
+    ),
+    (
+        "classes not known",
+        mutants.coordinator(defects.KnowsNoClasses),
+        "classes",
+        "better_classes_first",
+    ),
+    (
+        "line walked backwards",
+        mutants.coordinator(defects.ServesTheLastFirst),
+        "classes",
+        "better_classes_first",
+    ),
+    ("classes starve", mutants.settings(class_one_in=10**6), "classes", "classes_take_turns"),
+    (
+        "cancel by id ignored",
+        mutants.coordinator(defects.IgnoresCancelById),
+        "cancelled",
+        "cancelled_requests_end",
+    ),
+    (
+        "stopped and not withdrawn",
+        mutants.coordinator(defects.StopsWithoutWithdrawing),
+        "cancelled",
+        "cancelled_work_stops",
+    ),
+    (
+        "cancelled after the end",
+        mutants.coordinator(defects.AnswersTheFinished),
+        "calm",
+        "fleet_recovers",
+    ),
+    (
+        "operator's drain ignored",
+        mutants.coordinator(defects.IgnoresTheOperator),
+        "parked",
+        "no_work_for_draining",
+    ),
+    (
+        "drained for ever",
+        mutants.coordinator(defects.NeverTakesBack),
+        "parked",
+        "places_are_used",
+    ),
+    (
+        "breaker counts busy",
+        mutants.coordinator(defects.BreakerCountsBusy),
+        "crowded",
+        "breakers_have_causes",
+    ),
+    (
+        "breaker without cause",
+        mutants.coordinator(defects.TripsForNothing),
+        "calm",
+        "breakers_have_causes",
+    ),
+    (
+        "failure zeroes the counters",
+        mutants.coordinator(defects.FailureZeroesCounters),
+        "poison",
+        "places_within_limits",
+    ),
+    (
+        "board blind to leases",
+        mutants.coordinator(defects.SeesAnOldBoard),
+        "calm",
+        "places_within_limits",
+    ),
+]
+
+SEEDS = {
+    "late events shown to the client": 2,
+    "retry in place": 3,
+    "lost link ignored by the node": 2,
+    "all the bereaved at once": 2,
+    "classes not known": 2,
+    "board blind to leases": 2,
+}
+"""Seeds of those that the first one does not show."""
+
+CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in _CASES)
+
+
+def found(mutant: Mutant, known: dict[str, Scenario], seeds: Iterable[int]) -> Iterator[int]:
+    """The seeds of these that find the mutant, by the claim that is meant."""
+    for seed in seeds:
+        violations = play(known[mutant.scenario], mutant.scenario, seed, mutant.parts).violations
+        if any(violation.checker == mutant.checker for violation in violations):
+            yield seed
