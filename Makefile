@@ -6,7 +6,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-fast sim bench-gateway demo docs format clean
+.PHONY: help install check test test-fast sim drills bench-gateway demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test-fast: $(STAMP) ## what can be tested in seconds
 
 sim: $(STAMP) ## 200 seeds of the simulated fleet
 	$(BIN)/python -m roost.sim.run --seeds 200
+
+drills: $(STAMP) ## kill, flood, stall and leave real processes
+	$(BIN)/python -m roost.bench.drills
 
 bench-gateway: $(STAMP) ## CPU and latency the gateway adds
 	$(BIN)/python -m roost.bench.gateway
