@@ -32,11 +32,13 @@ def errors_markdown() -> str:
     parts = [_INTRODUCTION]
     for fault in Fault:
         parts.append(f"\n## {fault.value}: {_WHO[fault]}\n\n")
-        parts.append("| reason | status | retry | meaning |\n|---|---|---|---|\n")
+        parts.append("| reason | status | retry | meaning | what to do |\n|---|---|---|---|---|\n")
         for reason, kind in REASONS.items():
             if kind.fault is fault:
                 retry = "yes" if kind.retryable else "no"
-                parts.append(f"| `{reason}` | {kind.status} | {retry} | {kind.meaning} |\n")
+                parts.append(
+                    f"| `{reason}` | {kind.status} | {retry} | {kind.meaning} | {kind.remedy} |\n"
+                )
     return "".join(parts)
 
 

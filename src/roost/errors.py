@@ -33,59 +33,169 @@ class Kind(msgspec.Struct, frozen=True):
 
     `status` is the HTTP status before a dialect translates it.
     `retryable` says whether the same request may succeed elsewhere or later, unchanged.
-    `meaning` is a sentence for the reference documentation.
+    `meaning` and `remedy`, which says what to do about it, are sentences for the documentation.
     """
 
     fault: Fault
     status: int
     retryable: bool
     meaning: str
+    remedy: str
 
 
-def _caller(status: int, meaning: str) -> Kind:
-    return Kind(Fault.CALLER, status, retryable=False, meaning=meaning)
+def _caller(status: int, meaning: str, remedy: str) -> Kind:
+    return Kind(Fault.CALLER, status, retryable=False, meaning=meaning, remedy=remedy)
 
 
-def _capacity(status: int, meaning: str) -> Kind:
-    return Kind(Fault.CAPACITY, status, retryable=True, meaning=meaning)
+def _capacity(status: int, meaning: str, remedy: str) -> Kind:
+    return Kind(Fault.CAPACITY, status, retryable=True, meaning=meaning, remedy=remedy)
 
 
-def _peer(status: int, meaning: str, *, retryable: bool = True) -> Kind:
-    return Kind(Fault.PEER, status, retryable=retryable, meaning=meaning)
+def _peer(status: int, meaning: str, remedy: str, *, retryable: bool = True) -> Kind:
+    return Kind(Fault.PEER, status, retryable=retryable, meaning=meaning, remedy=remedy)
 
 
 REASONS: dict[str, Kind] = {
-    "bad_request": _caller(400, "The request is malformed or a field has a wrong value."),
-    "context_length_exceeded": _caller(400, "The prompt does not fit the model's context."),
-    "unsupported": _caller(400, "The model or its backend cannot do what the request asks."),
-    "unauthorized": _caller(401, "A key is needed and none, or an unknown one, was sent."),
-    "forbidden": _caller(403, "The key, host or origin may not do this."),
-    "not_found": _caller(404, "There is nothing at this address."),
-    "model_not_found": _caller(404, "No node has a model of this name."),
-    "method_not_allowed": _caller(405, "The address exists but not for this method."),
-    "request_timeout": _caller(408, "Headers or body did not arrive within the receipt deadline."),
-    "body_too_large": _caller(413, "The body is over the limit."),
-    "headers_too_large": _caller(431, "The request head is over the limit."),
-    "unsupported_encoding": _caller(415, "The body is compressed in a way that is not accepted."),
-    "cancelled": _caller(499, "The client left or asked to cancel."),
-    "write_timeout": _caller(499, "The client did not read its stream within the write deadline."),
-    "queue_full": _capacity(429, "All capacity is taken and the queue is full."),
-    "queue_timeout": _capacity(429, "No capacity became free while the request waited."),
-    "node_busy": _capacity(429, "The node has no free slot or is at its own limit."),
-    "deadline": _capacity(504, "The request's own deadline passed before the answer was complete."),
-    "no_nodes": _capacity(503, "No healthy node that can serve this model is connected."),
-    "draining": _capacity(503, "This instance is shutting down."),
-    "overloaded": _capacity(503, "This instance is at a limit of its own, such as connections."),
-    "starting": _capacity(503, "The instance is not ready yet."),
-    "load_failed": _peer(503, "The model could not be loaded on the node."),
-    "node_lost": _peer(502, "The node that served the request was lost."),
-    "runtime_died": _peer(502, "The runtime that served the request ended unexpectedly."),
-    "runtime_error": _peer(502, "The runtime reported an error."),
-    "upstream_error": _peer(502, "The upstream server failed or broke the protocol."),
-    "storage_error": _peer(
-        503, "A disk or a file that roost keeps cannot be used.", retryable=False
+    "bad_request": _caller(
+        400,
+        "The request is malformed or a field has a wrong value.",
+        "Correct the field that `param` or the message names.",
     ),
-    "internal": Kind(Fault.OURS, 500, retryable=False, meaning="A defect in roost."),
+    "context_length_exceeded": _caller(
+        400,
+        "The prompt does not fit the model's context.",
+        "Shorten the prompt or `max_tokens`, or serve the model with a larger `--ctx`.",
+    ),
+    "unsupported": _caller(
+        400,
+        "The model or its backend cannot do what the request asks.",
+        "Leave out what the message names, or ask a model that can do it.",
+    ),
+    "unauthorized": _caller(
+        401,
+        "A key is needed and none, or an unknown one, was sent.",
+        "Send a valid key as a bearer token; `roost keys add NAME` makes one.",
+    ),
+    "forbidden": _caller(
+        403,
+        "The key, host or origin may not do this.",
+        "Use an admin key, or name the host with `--allowed-hosts`.",
+    ),
+    "not_found": _caller(
+        404,
+        "There is nothing at this address.",
+        "Check the path, the id and the gateway's `--base-path`.",
+    ),
+    "model_not_found": _caller(
+        404,
+        "No node has a model of this name.",
+        "Choose a name that `GET /v1/models` lists, or pull the model on a node.",
+    ),
+    "method_not_allowed": _caller(
+        405,
+        "The address exists but not for this method.",
+        "Use the method that the message names.",
+    ),
+    "request_timeout": _caller(
+        408,
+        "Headers or body did not arrive within the receipt deadline.",
+        "Send the request faster, or raise the `receipt.*` settings.",
+    ),
+    "body_too_large": _caller(
+        413, "The body is over the limit.", "Send less, or raise `--body-max-bytes`."
+    ),
+    "headers_too_large": _caller(
+        431,
+        "The request head is over the limit.",
+        "Send fewer or shorter headers, or raise `--head-max-bytes`.",
+    ),
+    "unsupported_encoding": _caller(
+        415, "The body is compressed in a way that is not accepted.", "Send the body uncompressed."
+    ),
+    "cancelled": _caller(
+        499, "The client left or asked to cancel.", "Ask again if the answer is still wanted."
+    ),
+    "write_timeout": _caller(
+        499,
+        "The client did not read its stream within the write deadline.",
+        "Read the stream as it comes, or raise `stream.write_deadline_s`.",
+    ),
+    "queue_full": _capacity(
+        429,
+        "All capacity is taken and the queue is full.",
+        "Wait as long as `retry-after` says, or add nodes.",
+    ),
+    "queue_timeout": _capacity(
+        429,
+        "No capacity became free while the request waited.",
+        "Wait as long as `retry-after` says, raise `queue.wait_s`, or add nodes.",
+    ),
+    "node_busy": _capacity(
+        429,
+        "The node has no free slot or is at its own limit.",
+        "Wait as long as `retry-after` says, or give the node more `--slots`.",
+    ),
+    "deadline": _capacity(
+        504,
+        "The request's own deadline passed before the answer was complete.",
+        "Allow more time, or ask for fewer tokens.",
+    ),
+    "no_nodes": _capacity(
+        503,
+        "No healthy node that can serve this model is connected.",
+        "Look at `roost fleet`, start or undrain a node that has the model, and ask again.",
+    ),
+    "draining": _capacity(
+        503,
+        "This instance is shutting down.",
+        "Ask another instance, or this one once it runs again.",
+    ),
+    "overloaded": _capacity(
+        503,
+        "This instance is at a limit of its own, such as connections.",
+        "Wait as long as `retry-after` says, or raise the limit that the message names.",
+    ),
+    "starting": _capacity(
+        503, "The instance is not ready yet.", "Wait until `GET /ready` answers 200."
+    ),
+    "load_failed": _peer(
+        503,
+        "The model could not be loaded on the node.",
+        "Read the runtime's log under `logs/` on the node, and check the model's file and memory.",
+    ),
+    "node_lost": _peer(
+        502,
+        "The node that served the request was lost.",
+        "Ask again, and look at that machine and its network.",
+    ),
+    "runtime_died": _peer(
+        502,
+        "The runtime that served the request ended unexpectedly.",
+        "Ask again, and read the runtime's log under `logs/` on the node.",
+    ),
+    "runtime_error": _peer(
+        502,
+        "The runtime reported an error.",
+        "Read the runtime's log under `logs/` on the node, and ask again.",
+    ),
+    "upstream_error": _peer(
+        502,
+        "The upstream server failed or broke the protocol.",
+        "Ask again, and read the upstream server's own log.",
+    ),
+    "storage_error": _peer(
+        503,
+        "A disk or a file that roost keeps cannot be used.",
+        "Check free space and permissions of ROOST_HOME and of what the message names.",
+        retryable=False,
+    ),
+    "internal": Kind(
+        Fault.OURS,
+        500,
+        retryable=False,
+        meaning="A defect in roost.",
+        remedy="Report it with the log line `internal_error` of this request.",
+    ),
 }
 
 

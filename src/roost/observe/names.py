@@ -57,15 +57,16 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("roost_write_seconds", "histogram", (), "One write to a client's socket.", _FAST),
     Metric("roost_upstream_healthy", "gauge", ("node",), "1 while an upstream is in the pool."),
+    Metric("roost_upstream_stalled", "gauge", ("node",), "1 while all its answers stand still."),
 )
 
 EVENTS: dict[str, str] = {
     "connections_clamped": "The system allows fewer open files than connections_max needs.",
     "listening": "The listener is open; the address is in the line.",
-    "stopping": "A signal asked for the end; running requests get the drain's grace.",
+    "stopping": "A signal asked for the end: TERM within the drain's grace, INT at once.",
     "reload_refused": "HUP found a setting that is wrong; what was in force stays.",
     "node_joined": "A node's link is up and its first report has arrived.",
-    "node_state": "A node's link state has changed.",
+    "node_state": "A link state changed, an operator drained or undrained, or a breaker moved.",
     "node_left": "A node's link is gone.",
     "node_clash": "A node has joined with the identity of one that is joined; that one has to go.",
     "node_refused": "A node tried to join and was turned away.",
@@ -80,8 +81,14 @@ EVENTS: dict[str, str] = {
     "runtime_ready": "A runtime is ready.",
     "runtime_failed": "A runtime could not be started.",
     "runtime_gone": "A runtime has ended.",
+    "models_changed": "Models were pulled or removed; the node offers what is installed now.",
+    "models_unreadable": "What is installed cannot be read; the node offers what it knew.",
+    "upstream_forgotten": "An upstream that is off the list has ended what it had.",
     "upstream_health": "An upstream has become healthy or unhealthy.",
+    "upstream_list": "The list of upstreams has been read anew.",
+    "upstream_parked": "An operator drained an upstream, or ended that.",
     "upstream_report": "Counters of one upstream or of the fleet, every 20 s.",
+    "upstream_stall": "All answers of an upstream stand still, or one moved again.",
     "websocket_note": "A library's complaint about a WebSocket; the peer broke off or misbehaved.",
     "internal_error": "A defect in roost; the request was answered with 500.",
 }
