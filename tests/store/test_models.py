@@ -75,11 +75,16 @@ def test_a_linked_model_stays_where_it_is(store: ModelStore, model: Path) -> Non
 
 
 def test_an_imported_model_is_owned(store: ModelStore, model: Path) -> None:
-    """Importing gives ROOST_HOME a hard link under its own name, which removing takes away."""
+    """Importing copies: writing into the original later does not change the model.
+
+    A hard link would be quicker, and would let an edit of the original break a model that is
+    listed with a digest.
+    """
     manifest = store.add_file(model, link=False)
     own = store.home.models / "tiny-chat" / "model.gguf"
     assert manifest.path == str(own)
-    assert own.samefile(model)
+    assert not own.samefile(model)
+    assert own.read_bytes() == model.read_bytes()
     assert files_of(store) == ["manifests/tiny-chat.json", "models/tiny-chat/model.gguf"]
     model.unlink()
     assert store.get("tiny-chat") == manifest
@@ -88,15 +93,23 @@ def test_an_imported_model_is_owned(store: ModelStore, model: Path) -> None:
     assert not own.parent.exists()
 
 
-@pytest.mark.parametrize("link", [True, False])
-def test_a_known_file_is_not_hashed_again(store: ModelStore, model: Path, *, link: bool) -> None:
-    """Adding an unchanged file again returns what is known, without reading it through."""
+def test_a_known_linked_file_is_not_hashed_again(store: ModelStore, model: Path) -> None:
+    """Linking an unchanged file again returns what is known, without reading it through."""
     hashed: list[int] = []
-    first = store.add_file(model, link=link, progress=lambda done, total: hashed.append(done))
+    first = store.add_file(model, link=True, progress=lambda done, total: hashed.append(done))
     assert hashed == [len(tiny())]
-    again = store.add_file(model, link=link, progress=lambda done, total: hashed.append(done))
+    again = store.add_file(model, link=True, progress=lambda done, total: hashed.append(done))
     assert again == first
     assert len(hashed) == 1
+
+
+def test_importing_the_same_content_again_changes_nothing(store: ModelStore, model: Path) -> None:
+    """A second import of the same content keeps the one model, and leaves no file behind."""
+    first = store.add_file(model, link=False)
+    again = store.add_file(model, link=False)
+    assert again == first
+    assert store.list() == (first,)
+    assert files_of(store) == ["manifests/tiny-chat.json", "models/tiny-chat/model.gguf"]
 
 
 def test_importing_a_linked_model_makes_it_owned(store: ModelStore, model: Path) -> None:
@@ -110,7 +123,7 @@ def test_importing_a_linked_model_makes_it_owned(store: ModelStore, model: Path)
 
 
 def test_a_file_of_another_disk_is_copied(store: ModelStore, tmp_path: Path) -> None:
-    """Where hard links are impossible the content is copied; the memory disk is such a place."""
+    """A model on another file system is imported like any other: the memory disk is one."""
     memory = Path("/dev/shm")
     away = (memory if memory.is_dir() else tmp_path) / f"roost-test-{os.getpid()}"
     away.mkdir()

@@ -159,7 +159,7 @@ def test_an_address_in_use_is_said_in_one_line(start: Start) -> None:
         (("--backend", "scriptd"), "there is no backend 'scriptd'"),
         (("--tls-cert", "/no/such", "--tls-key", "/no/such"), "--tls-cert"),
         (("--queue-length", "-3"), "--queue-length"),
-        (("/does/not/exist.gguf",), "No such file"),
+        (("/does/not/exist.gguf",), "no such file"),
     ],
 )
 def test_a_start_that_cannot_be_right_is_refused(

@@ -15,15 +15,17 @@ roost listens on {url}
 {models}
 
 try it:
-  curl {url}/v1/models{key}
-  curl {url}/v1/{route}{key} \\
-    -H 'content-type: application/json' -d '{body}'
+  curl {url}/v1/models{key}{ask}
 
 OpenAI clients: base_url={url}/v1  api_key={api_key}
   python:  OpenAI(base_url="{url}/v1", api_key="{api_key}")
 
 stop with Ctrl-C
 """
+
+ASK = """
+  curl {url}/v1/{route}{key} \\
+    -H 'content-type: application/json' -d '{body}'"""
 
 
 def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool) -> str:
@@ -39,12 +41,18 @@ def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool) -> str:
         }
     else:
         body = {"model": name, "prompt": "The sky is blue because", "max_tokens": 64}
+    key = " -H 'authorization: Bearer YOUR_KEY'" if keys_exist else ""
+    asked = ASK.format(
+        url=url,
+        route="chat/completions" if "messages" in body else "completions",
+        key=key,
+        body=msgspec.json.encode(body).decode().replace("'", "'\\''"),
+    )
     return BANNER.format(
         url=url,
         models=_models(models),
-        route="chat/completions" if "messages" in body else "completions",
-        key=" -H 'authorization: Bearer YOUR_KEY'" if keys_exist else "",
-        body=msgspec.json.encode(body).decode().replace("'", "'\\''"),
+        key=key,
+        ask=asked if models else "",
         api_key="YOUR_KEY" if keys_exist else "none",
     )
 

@@ -38,14 +38,16 @@ def ask(settings: Settings, path: str, method: str = "GET") -> dict[str, object]
     if status < 300:
         return msgspec.json.decode(body, type=dict[str, object])
     reason = REASONS.get(status, "upstream_error")
-    raise fail(reason, f"{url} answers {status}: {_message(body)}")
+    hint = " Leave out /v1." if urlsplit(url).path.rstrip("/").endswith("/v1") else ""
+    raise fail(reason, f"{url} answers {status}: {_message(body)}{hint}")
 
 
 def _running(settings: Settings) -> str:
     instance = options.open_home(settings).running_instance()
     if instance is None:
         raise fail("not_found", "No gateway runs here; name one with --url or ROOST_URL.")
-    return instance.url
+    # A gateway on every address answers to loopback, and to no wildcard.
+    return instance.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
 def _fetch(url: str, path: str, method: str, key: str) -> tuple[int, bytes]:

@@ -55,6 +55,7 @@ def row(node: Mapping[str, object]) -> str:
     assert isinstance(runtimes, list), "a node has a list of runtimes"
     ready = {view["model"] for view in runtimes if view["state"] == "ready"}
     names = ", ".join(f"{m['model']}{' (ready)' if m['model'] in ready else ''}" for m in models)
-    state = "draining" if node["draining"] else node["state"]
+    # A node that has left was draining last; that it is gone says more.
+    state = "draining" if node["draining"] and node["state"] != "dead" else node["state"]
     flight = f"{node['in_flight']}/{node['max_in_flight']} in flight"
     return f"{node['id']}  {node['name']}  {state}  {flight}  {names}"

@@ -40,7 +40,7 @@ class Lifetime:
 
     def on_term(self) -> None:
         """First time: drain. Second time: now."""
-        self._say_stopping()
+        self._say_stopping(self._grace_s)
         if self._asked.is_set():
             self.code = self.code or TERMINATED
             self._abrupt.set()
@@ -48,14 +48,14 @@ class Lifetime:
 
     def on_interrupt(self) -> None:
         """Now."""
-        self._say_stopping()
+        self._say_stopping(0.0)
         self.code = self.code or INTERRUPTED
         self._asked.set()
         self._abrupt.set()
 
-    def _say_stopping(self) -> None:
+    def _say_stopping(self, grace_s: float) -> None:
         if not self._asked.is_set():
-            logs.get().info("stopping", grace_s=self._grace_s)
+            logs.get().info("stopping", grace_s=grace_s)
 
     async def wait(self) -> None:
         """Wait until the end is asked for."""

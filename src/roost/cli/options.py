@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from roost.config.read import read
 from roost.config.show import add_flags
@@ -20,9 +21,20 @@ if TYPE_CHECKING:
     from roost.store.home import Home
 
 
-def parser(verb: str, description: str, settings: Iterable[str] = ()) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """One that says what is wrong in one line, and which flag may have been meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with 2."""
+        wrong = message.rpartition(" ")[2]
+        near = difflib.get_close_matches(wrong.partition("=")[0], self._option_string_actions, 1)
+        meant = f"; did you mean {near[0]}?" if near and "unrecognized" in message else ""
+        self.exit(2, f"{self.prog}: {message}{meant} See: {self.prog} --help\n")
+
+
+def parser(verb: str, description: str, settings: Iterable[str] = ()) -> Parser:
     """Make a verb's parser with the flags of the settings it uses, home included."""
-    made = argparse.ArgumentParser(prog=f"roost {verb}", description=description)
+    made = Parser(prog=f"roost {verb}", description=description)
     add_flags(made, ("home", *settings))
     return made
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roost.cli import options
+from roost.errors import fail
 
 if TYPE_CHECKING:
     from roost.config import Settings
@@ -33,6 +35,8 @@ def main(arguments: list[str]) -> int:
 
 def pull(settings: Settings, source: str) -> Pulled:
     """Install the model that `source` names, with a progress bar."""
+    if ":" not in source and Path(source).exists():
+        raise fail("bad_request", f"A file is pulled as file:{source}.")
     from roost.store import pull as pulling
     from roost.store.models import ModelStore
 

@@ -62,6 +62,12 @@ def run(settings: Settings, lifetime: Lifetime, file: str | None = None) -> int:
 def _models(stores: Stores, file: str | None) -> tuple[Manifest, ...]:
     if file is None:
         return stores.models.list()
+    if not Path(file).exists():
+        message = (
+            "There is no such file. Installed models are served without naming them; "
+            "`roost models` lists them, --default-model names the one for requests that name none."
+        )
+        raise fail("bad_request", message)
     bar = options.Progress()
     try:
         return (

@@ -26,7 +26,9 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     from roost.cli.client import ask
 
-    path = f"/roost/v1/requests/{quote(parsed.request, safe='')}"
+    # What a client sees as the id of its answer is the request's id with the API's prefix.
+    request = parsed.request.removeprefix("chatcmpl-").removeprefix("cmpl-")
+    path = f"/roost/v1/requests/{quote(request, safe='')}"
     receipt = ask(options.load(parsed).settings, path, "DELETE" if parsed.cancel else "GET")
     if parsed.json:
         options.print_json(receipt)
@@ -42,7 +44,11 @@ def main(arguments: list[str]) -> int:
 def summary(receipt: Mapping[str, object]) -> str:
     """Say what became of a request, in one line."""
     queued, total = _seconds(receipt["queued_s"]), _seconds(receipt["total_s"])
-    return f"{receipt['outcome']}: {receipt['model']}, {total} in all, {queued} in the queue"
+    said = f"{receipt['outcome']}: {receipt['model']}, {total} in all, {queued} in the queue"
+    stopped = receipt.get("stopped")
+    if isinstance(stopped, dict):
+        said += f", stopped by {stopped['by']}, its place free after {_seconds(stopped['free_s'])}"
+    return said
 
 
 def explained(attempt: Mapping[str, object]) -> str:

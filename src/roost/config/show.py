@@ -36,7 +36,16 @@ def add_flags(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
                 # A switch may stand without its value.
                 parser.add_argument(row.flag, nargs="?", const="true", help=row.help)
             else:
-                parser.add_argument(row.flag, metavar=_metavar(row), help=row.help)
+                parser.add_argument(row.flag, metavar=_metavar(row), help=_helped(row))
+
+
+def _helped(row: Setting) -> str:
+    """Add the default, where it says something by itself."""
+    default = row.default
+    if not default or isinstance(default, bool) or not isinstance(default, (int, float)):
+        return row.help
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{row.help} (default: {shown})"
 
 
 def _is_part(name: str, prefix: str) -> bool:

@@ -252,8 +252,7 @@ class Coordinator:
         """The drain's grace is over: stop what is left."""
         for call in self._books.calls.all():
             self._books.stop(call, "drain", now)
-            hint_s = self._settings.retry_after_default_s
-            self._books.answer(call, refusals.draining(hint_s), now)
+            self._books.answer(call, refusals.stopped(self._settings.retry_after_default_s), now)
         return self._settle(now)
 
     def next_tick(self, now: float) -> float:

@@ -99,6 +99,12 @@ def nobody_connected(hint_s: int) -> Failure:
     )
 
 
+def stopped(hint_s: int) -> Failure:
+    """The gateway's grace ran out while the request was served."""
+    message = "This instance was stopped before the answer was complete."
+    return Failure("draining", message, retry_after_s=hint_s)
+
+
 def draining(hint_s: int) -> Failure:
     """This gateway is on its way out."""
     return Failure(

@@ -205,7 +205,7 @@ class Relay:
             self._consume()
         effects += self._grant()
         if self._verdict is not None and self._writing_since_s is None and not self._pending:
-            effects += self._end(_outcome_of(self._verdict), Break(self._verdict))
+            effects += self._end(_outcome_of_cut(self._verdict), Break(self._verdict))
         return effects
 
     def _sendable(self) -> bool:
@@ -265,6 +265,12 @@ def _joined(run: list[Delta]) -> list[Delta]:
 
 def _percent(what: str, done: int, total: int) -> str:
     return f"{what} {100 * done // total if total > 0 else 0} %"
+
+
+def _outcome_of_cut(failure: Failure) -> Outcome:
+    """Who was let in is not rejected any more, whatever cuts the answer."""
+    outcome = _outcome_of(failure)
+    return "node_error" if outcome == "rejected" else outcome
 
 
 def _outcome_of(failure: Failure) -> Outcome:

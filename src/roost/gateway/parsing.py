@@ -100,6 +100,6 @@ def _with_model(request: GenerateRequest, default: str) -> GenerateRequest:
     if request.model:
         return request
     if not default:
-        message = "Name a model: several are served here; GET /v1/models lists them."
+        message = "Name a model; GET /v1/models lists what is served here."
         raise fail("bad_request", message, param="model")
     return msgspec.structs.replace(request, model=ModelId(default))

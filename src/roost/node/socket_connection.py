@@ -16,7 +16,13 @@ from roost.wire.messages import LINK_PATH, FromGateway, FromNode
 _SCHEMES = {"http": "ws", "https": "wss"}
 _REFUSALS = {
     401: ("unauthorized", "The gateway does not accept this token: see `roost token`."),
-    403: ("forbidden", "The gateway does not let this node join."),
+    403: (
+        "forbidden",
+        (
+            "The gateway does not answer to this address: give its IP address, or start it with "
+            "--allowed-hosts and this name. The address has no /v1."
+        ),
+    ),
     404: ("not_found", "There is no link at this address: is a roost gateway there?"),
 }
 

@@ -20,6 +20,11 @@ from roost.sim.checkers import CHECKERS
 from roost.sim.play import Played, play
 from roost.sim.scenario import Scenario
 
+DESCRIPTION = """\
+Play scenarios with seeds: the machines of roost with a simulated network, clock and compute, under
+faults. A claim that does not hold is told with the command that plays it again.
+"""
+
 
 def scenarios() -> dict[str, Scenario]:
     """Every scenario that is shipped, by name."""
@@ -66,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(names: list[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("roost sim", description=__doc__)
+    parser = argparse.ArgumentParser("roost sim", description=DESCRIPTION)
     parser.add_argument("--seeds", type=int, default=200, help="how many runs, over all scenarios")
     parser.add_argument("--scenario", choices=names, help="only this scenario")
     parser.add_argument("--seed", type=int, help="only this seed")

@@ -87,8 +87,8 @@ class ModelStore:
         """Install the model file at `path`; raises `bad_request` if it is none.
 
         With `link` the file stays where it is and belongs to its user. Otherwise ROOST_HOME gets a
-        hard link to it, or a copy where that is impossible. The digest of a file that is known and
-        unchanged is not computed again. `progress` counts hashed bytes.
+        copy of it. The digest of a linked file that is known and unchanged is not computed again.
+        `progress` counts hashed bytes.
         """
         real = _resolved(path)
         stamp = take_stamp(real)
@@ -236,11 +236,8 @@ class ModelStore:
         return None
 
     def _take_in(self, path: Path, stamp: Stamp) -> Path:
-        """Give ROOST_HOME a name of its own for the file, or a copy where links are impossible."""
+        """Give ROOST_HOME a copy of its own: a link would change with the user's file."""
         taken = self.home.downloads / f"import-{secrets.token_hex(8)}.gguf"
-        with contextlib.suppress(OSError):
-            taken.hardlink_to(path)
-            return taken
         require_space(self.home.downloads, stamp.size_bytes)
         try:
             with translated():
