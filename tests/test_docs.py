@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +96,32 @@ def test_make_commands_in_documents_exist(path: str) -> None:
     """No document names a `make` target that the Makefile lacks."""
     named = set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)`", read(path), re.MULTILINE))
     assert {first or second for first, second in named} <= make_targets(read("Makefile"))
+
+
+def files_that_are_not(text: str) -> list[str]:
+    """List the Python files named in a text that exist neither in the project nor in roost."""
+    named = sorted(set(re.findall(r"`([\w/]+/\w+\.py)`", text)))
+    return [n for n in named if not any((top / n).is_file() for top in (ROOT, ROOT / "src/roost"))]
+
+
+@pytest.mark.parametrize("path", documents())
+def test_python_files_in_documents_exist(path: str) -> None:
+    """A reading order, or a recipe, names only files that are there."""
+    assert files_that_are_not(read(path)) == []
+
+
+def test_python_files_that_are_not_there_are_found() -> None:
+    """Paths count from the project's root or from the package."""
+    text = "`core/events.py`, `src/roost/errors.py`, `core/nothing.py`"
+    assert files_that_are_not(text) == ["core/nothing.py"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "src/roost").glob("*/README.md")))
+def test_a_rooms_own_document_names_all_its_modules(path: Path) -> None:
+    """The table has a line for every module of the room, and none for modules that are gone."""
+    rows = re.findall(r"^\| (`.+?) \|", path.read_text("utf-8"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {file.stem for file in path.parent.glob("*.py")} - {"__init__"}
 
 
 @pytest.mark.parametrize("path", documents())
