@@ -10,16 +10,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from roost.fleet.upstream_pool import (
+from roost.fleet.upstream_effects import (
+    Forgotten,
     Granted,
     HealthChanged,
     Lease,
     PoolEffect,
-    PoolSettings,
     Queued,
     Refused,
-    UpstreamPool,
+    StallChanged,
 )
+from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
 
 RNG = random.Random(7)
 
@@ -229,6 +230,171 @@ def test_glance_takes_no_place() -> None:
     assert pool.unavailable().retry_after_s == 2
 
 
+def models_pool(**lists: tuple[str, ...] | None) -> UpstreamPool:
+    """Build a healthy pool of servers with these lists, one place each and five who may wait."""
+    pool = pool_of(*lists, max_in_flight=1, queue_length=5)
+    for name, models in lists.items():
+        pool.on_models(name, models, RNG)
+    return pool
+
+
+def test_a_model_goes_where_it_is_listed_or_might_be() -> None:
+    """Servers that list it or tell nothing may get it; the one that lists others may not."""
+    pool = models_pool(a=("m",), b=("n",), c=None)
+    assert pool.picky
+    assert {granted(pool.on_request(i, 0.0, RNG, "m")).server for i in (1, 2)} == {"a", "c"}
+    assert pool.on_request(3, 0.0, RNG, "m") == Queued(3)
+    assert granted(pool.on_request(4, 0.0, RNG, "n")).server == "b"
+
+
+@pytest.mark.parametrize("model", ["nobody's", None])
+def test_what_nobody_lists_goes_anywhere(model: str | None) -> None:
+    """A front knows less than its servers: it passes on what it cannot place."""
+    pool = models_pool(a=("m",), b=("n",))
+    assert {granted(pool.on_request(i, 0.0, RNG, model)).server for i in (1, 2)} == {"a", "b"}
+
+
+def test_equal_lists_make_no_difference() -> None:
+    """Only where lists differ does anybody have to look into a body."""
+    assert not models_pool(a=("m",), b=("m",)).picky
+    assert not models_pool(a=("m",), b=None).picky
+    assert not models_pool(a=("m",)).picky
+    assert models_pool(a=("m", "n"), b=("m",)).picky
+
+
+def test_full_and_gone_are_told_apart_by_model() -> None:
+    """Full servers of a model are a 429, none healthy of them a 503, whatever others do."""
+    pool = pool_of("a", "b", max_in_flight=1)
+    pool.on_models("a", ("m",), RNG)
+    pool.on_models("b", ("n",), RNG)
+    granted(pool.on_request(1, 0.0, RNG, "m"))
+    assert reason(pool.on_request(2, 0.0, RNG, "m")) == "queue_full"
+    pool.on_failed("a", 1.0)
+    refused = pool.on_request(3, 1.0, RNG, "m")
+    assert reason(refused) == "no_nodes"
+    assert isinstance(refused, Refused)
+    assert "this model" in refused.failure.message
+    assert pool.on_retry(3, frozenset(), 1.0, RNG, "m") is None
+    assert (pool.on_glance(RNG, "m"), pool.on_glance(RNG, "n")) == (None, "b")
+
+
+def test_who_waits_for_another_model_blocks_nobody() -> None:
+    """A free place goes to the first who can use it; the others keep their order."""
+    pool = models_pool(a=("m",), b=("n",))
+    first = granted(pool.on_request(1, 0.0, RNG, "m"))
+    other = granted(pool.on_request(2, 0.0, RNG, "n"))
+    for ticket, model in ((3, "m"), (4, "n"), (5, "m"), (6, "n")):
+        assert pool.on_request(ticket, 0.0, RNG, model) == Queued(ticket)
+    (effect,) = pool.on_released(other, 1.0, RNG, served=True)
+    assert isinstance(effect, Granted)
+    assert effect.ticket == 4
+    change, *refused = pool.on_failed("b", 2.0)
+    assert (change, len(refused)) == (HealthChanged("b", healthy=False), 1)
+    (effect,) = pool.on_released(first, 3.0, RNG, served=True)
+    assert isinstance(effect, Granted)
+    assert effect.ticket == 3
+    assert pool.statistics().queued == 1
+
+
+def test_a_list_that_grows_frees_who_waits() -> None:
+    """A server that turns out to have the model takes from the queue at once."""
+    pool = models_pool(a=("m",), b=("n",))
+    granted(pool.on_request(1, 0.0, RNG, "m"))
+    pool.on_request(2, 0.0, RNG, "m")
+    (effect,) = pool.on_models("b", ("m", "n"), RNG)
+    assert granted(effect).server == "b"
+    assert pool.on_models("b", ("m", "n"), RNG) == []
+
+
+def test_a_parked_server_gets_nothing_through_every_change_of_health() -> None:
+    """What runs there ends; only the operator's word gives it work again."""
+    pool = pool_of("a", "b", max_in_flight=1, queue_length=5)
+    assert pool.on_parked("a", RNG, parked=True) == []
+    assert granted(pool.on_request(1, 0.0, RNG)).server == "b"
+    pool.on_failed("a", 1.0)
+    assert pool.on_probed("a", 2.0, RNG, ok=True) == [HealthChanged("a", healthy=True)]
+    assert pool.on_request(2, 2.0, RNG) == Queued(2)
+    assert pool.statistics().servers[0].drained
+    (effect,) = pool.on_parked("a", RNG, parked=False)
+    assert granted(effect).server == "a"
+    assert pool.on_request(3, 2.0, RNG) == Queued(3)
+    assert pool.on_parked("a", RNG, parked=True) == []
+    (refused,) = pool.on_parked("b", RNG, parked=True)
+    assert reason(refused) == "no_nodes"
+    assert not pool.ready
+
+
+def test_the_list_of_servers_changes() -> None:
+    """New ones prove themselves first; missing ones end what they have and are forgotten."""
+    pool = pool_of("a", "b", max_in_flight=1)
+    leases = [granted(pool.on_request(i, 0.0, RNG)) for i in (1, 2)]
+    lease = next(one for one in leases if one.server == "a")
+    assert pool.on_servers(["b", "c"], RNG) == []
+    assert [(s.server, s.drained) for s in pool.statistics().servers] == [
+        ("a", True),
+        ("b", False),
+        ("c", False),
+    ]
+    assert reason(pool.on_request(3, 0.0, RNG)) == "queue_full"
+    pool.on_probed("c", 1.0, RNG, ok=True)
+    assert granted(pool.on_request(4, 1.0, RNG)).server == "c"
+    assert pool.on_released(lease, 2.0, RNG, served=True) == [Forgotten("a")]
+    assert [s.server for s in pool.statistics().servers] == ["b", "c"]
+    assert pool.on_servers(["b", "c", "d"], RNG) == []
+    assert pool.on_servers(["b", "c"], RNG) == [Forgotten("d")]
+    with pytest.raises(ValueError, match="name of its own"):
+        pool.on_servers([], RNG)
+
+
+def test_a_server_that_returns_to_the_list_in_time_stays() -> None:
+    """Taken off and put back while it is busy, it goes on as if nothing had been."""
+    pool = pool_of("a", "b", max_in_flight=1)
+    leases = [granted(pool.on_request(i, 0.0, RNG)) for i in (1, 2)]
+    pool.on_servers(["b"], RNG)
+    pool.on_servers(["a", "b"], RNG)
+    for lease in leases:
+        assert pool.on_released(lease, 1.0, RNG, served=True) == []
+    assert [s.drained for s in pool.statistics().servers] == [False, False]
+
+
+def test_another_server_under_the_name_starts_anew() -> None:
+    """Its health and its list are unknown again; what the old one has still counts."""
+    pool = models_pool(a=("m",), b=("n",))
+    lease = granted(pool.on_request(1, 0.0, RNG, "m"))
+    assert pool.on_replaced("a", RNG) == [HealthChanged("a", healthy=False)]
+    assert pool.on_replaced("a", RNG) == []
+    view = pool.statistics().servers[0]
+    assert (view.health, view.models, view.in_flight) == ("unknown", None, 1)
+    assert pool.on_released(lease, 1.0, RNG, served=True) == []
+
+
+def test_a_server_whose_answers_all_stand_still_gets_no_more() -> None:
+    """Longer than `stall_s` is a stall until one moves; it counts as full, not as ill."""
+    pool = pool_of("a", queue_length=5, stall_s=30.0)
+    granted(pool.on_request(1, 0.0, RNG))
+    assert pool.on_silence("a", 30.0, RNG) == []
+    assert pool.on_silence("a", 30.1, RNG) == [StallChanged("a", stalled=True)]
+    assert pool.on_silence("a", 30.2, RNG) == []
+    assert pool.on_request(2, 31.0, RNG) == Queued(2)
+    assert pool.statistics().servers[0].stalled
+    change, effect = pool.on_silence("a", 0.1, RNG)
+    assert (change, granted(effect).server) == (StallChanged("a", stalled=False), "a")
+
+
+def test_a_slow_server_is_given_its_own_time() -> None:
+    """Four times its longest usual silence; what it once was fades."""
+    pool = pool_of("a", stall_s=30.0)
+    pool.on_gap("a", 20.0)
+    assert pool.on_silence("a", 80.0, RNG) == []
+    assert pool.on_silence("a", 80.1, RNG) == [StallChanged("a", stalled=True)]
+    assert pool.on_silence("a", None, RNG) == [StallChanged("a", stalled=False)]
+    for _ in range(50):
+        pool.on_gap("a", 0.1)
+    assert pool.on_silence("a", 31.0, RNG) == [StallChanged("a", stalled=True)]
+    pool.on_failed("a", 5.0)
+    assert pool.on_silence("a", 40.0, RNG) == [StallChanged("a", stalled=False)]
+
+
 class PoolWorld(RuleBasedStateMachine):
     """Any order of events keeps the counts true and forgets nobody."""
 
@@ -242,6 +408,7 @@ class PoolWorld(RuleBasedStateMachine):
         self.ticket = 0
         self.leases: list[Lease] = []
         self.waiting: set[int] = set()
+        self.models: dict[int, str | None] = {}
 
     def take(self, effects: list[PoolEffect]) -> None:
         """Carry effects out, as the shell does."""
@@ -263,11 +430,43 @@ class PoolWorld(RuleBasedStateMachine):
         self.now += seconds
         self.take(self.pool.on_tick(self.now))
 
-    @rule()
-    def request(self) -> None:
-        """Somebody asks."""
+    @rule(model=st.sampled_from([None, "m", "n", "x"]))
+    def request(self, model: str | None) -> None:
+        """Somebody asks, for a model or none."""
         self.ticket += 1
-        self.take([self.pool.on_request(self.ticket, self.now, self.rng)])
+        self.models[self.ticket] = model
+        self.take([self.pool.on_request(self.ticket, self.now, self.rng, model)])
+
+    @rule(
+        name=st.sampled_from("abc"),
+        models=st.sampled_from([None, (), ("m",), ("n",), ("m", "n")]),
+    )
+    def lists(self, name: str, models: tuple[str, ...] | None) -> None:
+        """A server's list is read."""
+        if name in self.known:
+            self.take(self.pool.on_models(name, models, self.rng))
+
+    @rule(name=st.sampled_from("abc"), parked=st.booleans())
+    def park(self, name: str, parked: bool) -> None:
+        """An operator drains a server, or ends that."""
+        if name in self.known:
+            self.take(self.pool.on_parked(name, self.rng, parked=parked))
+
+    @rule(names=st.sets(st.sampled_from("abc"), min_size=1))
+    def relist(self, names: set[str]) -> None:
+        """The list of servers changes."""
+        self.take(self.pool.on_servers(sorted(names), self.rng))
+
+    @rule(name=st.sampled_from("abc"), silence_s=st.sampled_from([None, 1.0, 100.0]))
+    def silence(self, name: str, silence_s: float | None) -> None:
+        """Answers stand still or move."""
+        if name in self.known:
+            self.take(self.pool.on_silence(name, silence_s, self.rng))
+
+    @property
+    def known(self) -> set[str]:
+        """The servers that the pool has not forgotten."""
+        return {s.server for s in self.pool.statistics().servers}
 
     @rule(tried=st.frozensets(st.sampled_from("abc")))
     def retry(self, tried: frozenset[str]) -> None:
@@ -296,12 +495,14 @@ class PoolWorld(RuleBasedStateMachine):
     @rule(name=st.sampled_from("abc"), ok=st.booleans())
     def probe(self, name: str, ok: bool) -> None:
         """A probe ends."""
-        self.take(self.pool.on_probed(name, self.now, self.rng, ok=ok))
+        if name in self.known:
+            self.take(self.pool.on_probed(name, self.now, self.rng, ok=ok))
 
     @rule(name=st.sampled_from("abc"))
     def fail(self, name: str) -> None:
         """A connection is lost."""
-        self.take(self.pool.on_failed(name, self.now))
+        if name in self.known:
+            self.take(self.pool.on_failed(name, self.now))
 
     @invariant()
     def counts_are_true(self) -> None:
@@ -314,10 +515,15 @@ class PoolWorld(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_beside_a_free_place(self) -> None:
-        """Somebody waits only while every healthy server is full."""
+        """Somebody waits only while every working server that may serve the model is full."""
         view = self.pool.statistics()
-        free = [s for s in view.servers if s.health == "healthy" and s.in_flight < 2]
-        assert not (view.queued and free)
+        on_list = [s for s in view.servers if not s.drained]
+        for model in {self.models[ticket] for ticket in self.waiting}:
+            listed = any(model in (s.models or ()) for s in view.servers)
+            for server in on_list:
+                may = not listed or server.models is None or model in server.models
+                works = server.health == "healthy" and not server.stalled
+                assert not (may and works and server.in_flight < 2)
 
 
 PoolWorld.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -15,15 +15,21 @@ from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roost.fleet.receipts import Receipt
+    from roost.fleet.views import NodeView
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
 
 ADMIN = "admin"
 NO_REQUEST = Failure("not_found", "No request of this id is known; receipts are kept for a day.")
-NOT_ADMIN = Failure("forbidden", "This needs a key of the role admin: roost keys add --role admin.")
+NOT_ADMIN = Failure(
+    "forbidden", "This needs a key of the role admin: `roost keys add NAME --role admin`."
+)
 NO_NODE = Failure("not_found", "No node of this id is known; `roost fleet` lists them.")
-VERBS = ("drain", "undrain")
+DRAIN = "drain"
+VERBS = (DRAIN, "undrain")
 
 
 class Operations:
@@ -66,15 +72,13 @@ class Operations:
 
     def node(self, call: Call) -> None:
         """POST /roost/v1/nodes/{id}/drain and …/undrain."""
-        name, _, verb = call.rest.rpartition("/")
-        if call.role != ADMIN:
-            call.exchange.fail(NOT_ADMIN)
-        elif verb not in VERBS or not any(n.id == name for n in self._mind.coordinator.fleet()):
-            call.exchange.fail(NO_NODE)
-        else:
-            self._mind.park_node(NodeId(name), parked=verb == "drain")
-            view = next(n for n in self._mind.coordinator.fleet() if n.id == name)
-            call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view))
+        change_node(call, self._view, self._park)
+
+    def _view(self, name: str) -> NodeView | None:
+        return next((n for n in self._mind.coordinator.fleet() if n.id == name), None)
+
+    def _park(self, name: str, verb: str) -> None:
+        self._mind.park_node(NodeId(name), parked=verb == DRAIN)
 
     def _find(self, call: Call) -> Receipt | None:
         mind = self._mind
@@ -82,3 +86,21 @@ class Operations:
         if receipt is None or (call.role != ADMIN and receipt.tenant != call.tenant):
             return None
         return receipt
+
+
+def change_node(
+    call: Call, view: Callable[[str], NodeView | None], park: Callable[[str, str], None]
+) -> None:
+    """Answer POST /roost/v1/nodes/{id}/drain and …/undrain with the node as it is after that.
+
+    `view` shows a node, None where there is none of this id; `park` is told which of
+    the two `VERBS` it is.
+    """
+    name, _, verb = call.rest.rpartition("/")
+    if call.role != ADMIN:
+        call.exchange.fail(NOT_ADMIN)
+    elif verb not in VERBS or view(name) is None:
+        call.exchange.fail(NO_NODE)
+    else:
+        park(name, verb)
+        call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view(name)))

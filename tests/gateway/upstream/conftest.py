@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from roost.fleet.upstream_pool import PoolSettings, PoolView
+import msgspec
+
+from roost.fleet.upstream_effects import PoolView
+from roost.fleet.upstream_pool import PoolSettings
 from roost.gateway.front.access import Authorise, anyone
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.upstream.gateway import (
@@ -35,6 +38,12 @@ def whole(body: bytes = BODY, status: str = "200 OK", extra: str = "") -> bytes:
     """Build a reply of known length."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{extra}"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def listing(*models: str) -> bytes:
+    """Build what a server says about its models."""
+    entries = [{"id": model, "object": "model", "meta": {"n_ctx": 8}} for model in models]
+    return msgspec.json.encode({"object": "list", "data": entries})
 
 
 @dataclass
@@ -116,6 +125,7 @@ class FakeServer:
     health_status: str = "200 OK"
     asked: list[Asked] = field(default_factory=list)
     connections: int = 0
+    models: tuple[str, ...] | None = None
     probes: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
@@ -170,6 +180,9 @@ class FakeServer:
     async def _reply(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.headers.get("x-request-id") == "probe":
             self.probes += 1
+            if self.models is not None and "/v1/models " in asked.line:
+                writer.write(whole(listing(*self.models)))
+                return
             status = self.health_status if "/health" in asked.line else "200 OK"
             writer.write(whole(b"{}", status if self.healthy else "503 Loading"))
             return
@@ -233,6 +246,7 @@ async def fleet(
     authorise: Authorise = anyone,
     limits: FrontLimits | None = None,
     key: str | None = None,
+    models_s: float = 0.05,
 ) -> AsyncIterator[Fleet]:
     """Start servers and a gateway; wait until every healthy server is known to be so."""
     for server in servers:
@@ -246,6 +260,7 @@ async def fleet(
         limits or FrontLimits(sweep_s=0.02),
         pool or PoolSettings(probe_s=0.05),
         passage,
+        models_s=models_s,
         tick_s=0.02,
     )
     gateway = await open_upstream_gateway(settings, authorise)

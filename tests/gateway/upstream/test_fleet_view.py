@@ -6,7 +6,8 @@ import msgspec
 
 from roost.cli.fleet import row
 from roost.core.ids import NodeId
-from roost.fleet.upstream_pool import PoolSettings, PoolView, ServerView
+from roost.fleet.upstream_effects import PoolView, ServerView
+from roost.fleet.upstream_pool import PoolSettings
 from roost.fleet.views import NodeView
 from roost.gateway.upstream.fleet_view import UpstreamFleet, fleet_view
 from tests.conftest import Eventually
@@ -21,19 +22,25 @@ def test_health_is_told_in_the_states_of_a_link() -> None:
         ServerView("a", "healthy", 2, 7),
         ServerView("b", "unhealthy", 1, 3),
         ServerView("c", "unknown", 0, 0),
+        ServerView("d", "healthy", 0, 0, drained=True, stalled=True, models=("m",)),
     )
     view = fleet_view(PoolView(servers, queued=4, rejected=5, unavailable=6), 3)
     assert [(n.id, n.state, n.in_flight, n.max_in_flight) for n in view.nodes] == [
         ("a", "alive", 2, 3),
         ("b", "dead", 1, 3),
         ("c", "suspect", 0, 3),
+        ("d", "stale", 0, 3),
+    ]
+    assert [(n.draining, [m.model for m in n.models]) for n in view.nodes[2:]] == [
+        (False, []),
+        (True, ["m"]),
     ]
     assert msgspec.to_builtins(view.statistics) == {
         "waiting": 4,
         "running": 3,
         "leases": 3,
-        "in_flight": {"a": 2, "b": 1, "c": 0},
-        "nodes": {"alive": 1, "dead": 1, "suspect": 1},
+        "in_flight": {"a": 2, "b": 1, "c": 0, "d": 0},
+        "nodes": {"alive": 1, "dead": 1, "suspect": 1, "stale": 1},
         "served": 10,
         "rejected": 5,
         "unavailable": 6,

@@ -137,7 +137,7 @@ async def test_a_host_that_cannot_be_a_name_fails_at_once(
     """What opening a connection raises besides `OSError` is an answer too, not a silent client."""
     server = FakeServer()
     async with fleet(server) as world:
-        target = next(iter(world.gateway._proxy.servers.values())).connections  # noqa: SLF001
+        target = world.gateway._proxy.servers.current[0].connections  # noqa: SLF001
         target.target = type(target.target)("s0", "." * 300, 1)
         reply = await world.ask(chat())
         assert (reply.status, reply.error["code"]) == (500, "internal")

@@ -6,9 +6,9 @@ from collections import Counter
 
 import msgspec
 
-from roost.core.ids import NodeId
-from roost.core.snapshots import LinkState
-from roost.fleet.upstream_pool import Health, PoolView, ServerView
+from roost.core.ids import ModelId, NodeId
+from roost.core.snapshots import LinkState, ModelOffer
+from roost.fleet.upstream_effects import Health, PoolView, ServerView
 from roost.fleet.views import NodeView
 
 _STATES: dict[Health, LinkState] = {"healthy": "alive", "unhealthy": "dead", "unknown": "suspect"}
@@ -31,7 +31,7 @@ class UpstreamStatistics(msgspec.Struct, frozen=True):
 
 
 class UpstreamFleet(msgspec.Struct, frozen=True):
-    """Every server as a node without models: a server's own are known to itself alone."""
+    """Every server as a node; its models are those it lists, none while its list is unknown."""
 
     nodes: tuple[NodeView, ...]
     statistics: UpstreamStatistics
@@ -54,12 +54,21 @@ def fleet_view(pool: PoolView, max_in_flight: int) -> UpstreamFleet:
     return UpstreamFleet(nodes, statistics)
 
 
+def server_view(pool: PoolView, name: str, max_in_flight: int) -> NodeView | None:
+    """Describe one server; None if there is none of this name."""
+    return next((_node(s, max_in_flight) for s in pool.servers if s.server == name), None)
+
+
 def _node(server: ServerView, max_in_flight: int) -> NodeView:
+    # A server that answers probes and nothing else is, in a fleet's words, a stale one.
+    state: LinkState = "stale" if server.stalled else _STATES[server.health]
+    offers = (ModelOffer(ModelId(m), slots=max_in_flight, ctx=0) for m in server.models or ())
     return NodeView(
         id=NodeId(server.server),
         name=server.server,
-        state=_STATES[server.health],
+        state=state,
         in_flight=server.in_flight,
-        draining=False,
+        draining=server.drained,
+        models=tuple(offers),
         max_in_flight=max_in_flight,
     )

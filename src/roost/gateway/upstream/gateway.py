@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,16 +17,21 @@ from roost.gateway.front.defects import report
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.front.server import Front, open_front
+from roost.gateway.operations import DRAIN, change_node
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.gateway.upstream.client import ClientLimits
 from roost.gateway.upstream.failures import errors_under
-from roost.gateway.upstream.fleet_view import fleet_view
-from roost.gateway.upstream.probe import keep_probing
-from roost.gateway.upstream.proxy import PassageLimits, Proxy, Server
+from roost.gateway.upstream.fleet_view import fleet_view, server_view
+from roost.gateway.upstream.probe import ProbePace, keep_probing
+from roost.gateway.upstream.proxy import PassageLimits, Proxy
+from roost.gateway.upstream.servers import Server, Servers
 from roost.gateway.upstream.targets import Target
 from roost.observe import logs
 from roost.observe.metrics import CONTENT_TYPE, Metrics
+
+if TYPE_CHECKING:
+    from roost.fleet.views import NodeView
 
 _ABOUT = msgspec.json.encode(
     {"roost": __version__, "openai": "/v1", "health": "/health", "fleet": "/roost/v1/fleet"}
@@ -44,6 +50,7 @@ class UpstreamSettings(msgspec.Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     places: Places = Places()
     probe_path: str = ""
+    models_s: float = 30.0
     tick_s: float = 0.25
     report_s: float = 20.0
 
@@ -56,12 +63,13 @@ class UpstreamGateway:
         self._log = logs.get()
         self.metrics = Metrics()
         self.pool = UpstreamPool([t.name for t in settings.targets], settings.pool)
-        servers = [Server(target, settings.client) for target in settings.targets]
+        servers = Servers(settings.targets, settings.client)
         # Ties between equal servers: any source will do.
         dice = random.Random()
         self._proxy = Proxy(self.pool, servers, settings.passage, dice, self.metrics, self._log)
         self._gate = Gate(allowed(settings.listener.host, settings.allowed_hosts), authorise)
         self._tasks = Tasks()
+        self._probing: dict[str, asyncio.Task[None]] = {}
         self.front: Front | None = None
 
     async def open(self) -> Front:
@@ -74,9 +82,8 @@ class UpstreamGateway:
             direct=self._routes(),
             errors=errors_under(settings.places.inside),
         )
-        for server in self._proxy.servers.values():
-            probing = keep_probing(self._proxy, server, settings.probe_path, settings.pool.probe_s)
-            self._tasks.start(probing, f"probe {server.name}")
+        for server in self._proxy.servers.current:
+            self._probe(server)
         self._tasks.start(_every(settings.tick_s, self._proxy.on_tick), "tick")
         self._tasks.start(_every(settings.report_s, self._report), "report")
         limit = settings.pool.max_in_flight
@@ -84,6 +91,29 @@ class UpstreamGateway:
             "listening", url=self.front.url, servers=len(settings.targets), max_in_flight=limit
         )
         return self.front
+
+    def use(self, targets: Sequence[Target]) -> None:
+        """Change the list of servers; `ValueError` unless there are some, each with its own name.
+
+        New ones are probed and used; those that are missing get nothing new, and are forgotten
+        when what runs there has ended.
+        """
+        names = [target.name for target in targets]
+        if not names or len(set(names)) != len(names):
+            raise ValueError("a list of servers has at least one, each with a name of its own")
+        changed = {server.name for server in self._proxy.use(targets)}
+        for name in self._probing.keys() - (set(names) - changed):
+            self._probing.pop(name).cancel()
+        for name in names:
+            if name not in self._probing:
+                self._probe(self._proxy.servers[name])
+        self._log.info("upstream_list", servers=len(names))
+
+    def _probe(self, server: Server) -> None:
+        settings = self._settings
+        pace = ProbePace(settings.probe_path, settings.pool.probe_s, settings.models_s)
+        probing = keep_probing(self._proxy, server, pace)
+        self._probing[server.name] = self._tasks.start(probing, f"probe {server.name}")
 
     async def drain(self, grace_s: float) -> bool:
         """Take nothing new and let what runs end; False if `grace_s` was not enough."""
@@ -106,6 +136,7 @@ class UpstreamGateway:
         routes.add("GET", "/ready", self._ready)
         routes.add("GET", "/metrics", self._metrics)
         routes.add("GET", "/roost/v1/fleet", self._fleet)
+        routes.add("POST", "/roost/v1/nodes/{rest}", self._node)
         return routes
 
     def _ready(self, call: Call) -> None:
@@ -119,6 +150,15 @@ class UpstreamGateway:
         view = fleet_view(self.pool.statistics(), self._settings.pool.max_in_flight)
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view))
 
+    def _node(self, call: Call) -> None:
+        change_node(call, self._view, self._park)
+
+    def _park(self, name: str, verb: str) -> None:
+        self._proxy.park(name, parked=verb == DRAIN)
+
+    def _view(self, name: str) -> NodeView | None:
+        return server_view(self.pool.statistics(), name, self._settings.pool.max_in_flight)
+
     def _metrics(self, call: Call) -> None:
         view = self.pool.statistics()
         self.metrics("roost_queued").set(view.queued)
@@ -126,13 +166,17 @@ class UpstreamGateway:
             self.metrics("roost_in_flight", server.server).set(server.in_flight)
             healthy = server.health == "healthy"
             self.metrics("roost_upstream_healthy", server.server).set(healthy)
+            self.metrics("roost_upstream_stalled", server.server).set(server.stalled)
         headers = [(b"content-type", CONTENT_TYPE.encode())]
         call.exchange.reply(200, headers, self.metrics.render())
 
     def _report(self) -> None:
         view = self.pool.statistics()
         for server in view.servers:
-            self._log.info("upstream_report", **msgspec.to_builtins(server))
+            facts = msgspec.structs.asdict(server)
+            # Every line would be as long as the list.
+            del facts["models"]
+            self._log.info("upstream_report", **facts)
         self._log.info("upstream_report", rejected=view.rejected, unavailable=view.unavailable)
 
 

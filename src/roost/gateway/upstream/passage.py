@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from roost.errors import Failure, Fault
 from roost.fleet.refusals import deadline
 from roost.fleet.relay import Outcome
-from roost.fleet.upstream_pool import Granted, Lease
+from roost.fleet.upstream_effects import Granted, Lease
 from roost.gateway.front.defects import failure_of
 from roost.gateway.front.rendering import Headers
 from roost.gateway.timeouts import TIMEOUT_HEADER, left_ms
@@ -25,7 +25,8 @@ from roost.gateway.upstream.routes import ProxyRoute
 if TYPE_CHECKING:
     from roost.gateway.routes import Call
     from roost.gateway.upstream.client import UpstreamConnection
-    from roost.gateway.upstream.proxy import Proxy, Server
+    from roost.gateway.upstream.proxy import Proxy
+    from roost.gateway.upstream.servers import Server
 
 UNREACHABLE = Failure("upstream_error", "No upstream server could be reached.", retry_after_s=2)
 SILENT = Failure("upstream_error", "The upstream server stopped answering.")
@@ -45,7 +46,8 @@ class Passage:
         self._proxy = proxy
         self.route = route
         self._path = route.path(call.rest, call.exchange.query)
-        self._body = call.exchange.take_body()
+        self.body = call.exchange.take_body()
+        self.model: str | None = None
         self._lease: Lease | None = None
         self._server: Server | None = None
         self._connection: UpstreamConnection | None = None
@@ -56,6 +58,7 @@ class Passage:
         self._status = 0
         self._arrived_s = proxy.now()
         self._answered_s = 0.0
+        self._longest_s = 0.0
         self._timeout_s = timeout_s
         self._deadline: asyncio.TimerHandle | None = None
         if timeout_s is not None:
@@ -70,7 +73,7 @@ class Passage:
     def on_granted(self, granted: Granted) -> None:
         """Go to the server that was chosen."""
         self._lease = granted.lease
-        self.go_to(self._proxy.server(granted.lease.server))
+        self.go_to(self._proxy.servers[granted.lease.server])
 
     def on_refused(self, failure: Failure) -> None:
         """Tell the client that there is no place."""
@@ -111,10 +114,10 @@ class Passage:
             self._server.prefix + self._time_left(),
             self.exchange.fields,
             self.exchange.request_id,
-            len(self._body) if method == "POST" else None,
+            len(self.body) if method == "POST" else None,
         )
         self._connection = connection
-        connection.ask(head + self._body, self)
+        connection.ask(head + self.body, self)
 
     def _time_left(self) -> bytes:
         """Tell the server how long its answer is of use, so that it stops by itself."""
@@ -129,7 +132,7 @@ class Passage:
         assert self._server is not None, "answered before it was asked"
         self._status = status
         self._answered_s = self._proxy.now()
-        self._proxy.on_status(self._server.name, status)
+        self._proxy.on_status(self._server, status)
         events = status == 200 and is_events(headers)
         rebuilt = reply_headers(headers, self._server.label, events=events)
         if events:
@@ -171,7 +174,7 @@ class Passage:
         server, lease = self._server, self._lease
         assert server is not None, "failed before it was placed"
         self._lease = None
-        self._proxy.on_failed(server.name)
+        self._proxy.on_failed(server)
         self.tried |= {server.name}
         if lease is not None:
             self._proxy.release(lease, served=False)
@@ -226,10 +229,23 @@ class Passage:
             self._answer.commit()
             self.exchange.flush()
         patience_s = limits.idle_s if self._first_byte else limits.first_byte_s
-        if now - connection.touched_s > patience_s:
+        silence_s = now - connection.touched_s
+        self._longest_s = max(self._longest_s, silence_s)
+        if silence_s > patience_s:
             self._drop_connection()
             # A server that went silent has probably done the work once: it is not done twice.
             self._on_attempt_failed(SILENT, any_byte=True)
+
+    @property
+    def waits_for(self) -> Server | None:
+        """The server that has this request, if it holds a place there."""
+        return self._server if self._lease is not None else None
+
+    def silence_s(self, now: float) -> float | None:
+        """Return for how long its server has sent nothing; None where that is not its doing."""
+        if self._connection is None or self.exchange.blocked:
+            return None
+        return now - self._connection.touched_s
 
     def _outcome(self) -> Outcome:
         if self._status < 400:
@@ -249,6 +265,8 @@ class Passage:
         lease, self._lease = self._lease, None
         self._proxy.on_over(self, outcome)
         if lease is not None:
+            if served and self._server is not None:
+                self._proxy.on_whole(self._server, self._longest_s)
             self._proxy.release(lease, served=served)
 
 

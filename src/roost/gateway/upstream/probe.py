@@ -5,47 +5,70 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from roost.core.ids import RequestId
 from roost.gateway.front.defects import report
 from roost.gateway.front.rendering import Headers
 from roost.gateway.upstream.headers import request_head
+from roost.gateway.upstream.models import LIST_MAX_BYTES, Listed, read_list
+from roost.gateway.upstream.routes import MODELS
 
 if TYPE_CHECKING:
-    from roost.gateway.upstream.proxy import Proxy, Server
+    from roost.gateway.upstream.proxy import Proxy
+    from roost.gateway.upstream.servers import Server
 
-USUAL_PATH, OTHER_PATH = "/health", "/v1/models"
+USUAL_PATH = "/health"
+LOST = 0
+"""The status of no answer."""
 _PAUSE_S = 0.1
 """Between a failure and the probe that may clear the server of it."""
 _GUARDED = frozenset({401, 403})
-_LOST = 0
+
+
+class ProbePace(msgspec.Struct, frozen=True):
+    """What is asked and how often: `path` "" tries the usual ones.
+
+    `probe_s` lies between probes and is how long an answer may take; a healthy server is asked for
+    its models every `models_s`.
+    """
+
+    path: str = ""
+    probe_s: float = 2.0
+    models_s: float = 30.0
 
 
 class _Question:
-    """Takes the answer to a probe; only its status matters."""
+    """Takes an answer: its status, and up to `body_max` bytes of its body."""
 
-    def __init__(self) -> None:
-        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._seen = _LOST
+    def __init__(self, body_max: int) -> None:
+        self.answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+        self._room = body_max
+        self._body: list[bytes] = []
+        self._seen = LOST
 
     def on_answer(self, status: int, headers: Headers) -> None:
         self._seen = status
 
     def on_piece(self, data: bytes, *, last: bool, framed: bool) -> None:
-        if last and not self.status.done():
-            self.status.set_result(self._seen)
+        self._room -= len(data)
+        if self._room >= 0:
+            self._body.append(data)
+        if last and not self.answer.done():
+            self.answer.set_result((self._seen, b"".join(self._body) if self._room >= 0 else b""))
 
     def on_lost(self, *, any_byte: bool, reused: bool) -> None:
-        if not self.status.done():
-            self.status.set_result(_LOST)
+        if not self.answer.done():
+            self.answer.set_result((LOST, b""))
 
 
-async def _status(server: Server, path: str, timeout_s: float) -> int:
-    """Return the status of GET `path`, 0 if there is none in time.
+async def _ask(server: Server, path: str, timeout_s: float, body_max: int = 0) -> tuple[int, bytes]:
+    """Return status and body of GET `path`; the status is 0 if there is no answer in time.
 
     A probe opens a connection of its own: that a kept one still works says little about a server
-    whose listener is gone.
+    whose listener is gone. A body that is longer than `body_max` is not kept.
     """
-    question = _Question()
+    question = _Question(body_max)
     full = server.base + path.encode()
     head = request_head("GET", full, server.prefix, {}, RequestId("probe"), None)
     try:
@@ -53,14 +76,14 @@ async def _status(server: Server, path: str, timeout_s: float) -> int:
             connection = await server.connections.open()
             try:
                 connection.ask(head, question)
-                return await question.status
+                return await question.answer
             finally:
                 connection.abort()
     except OSError:
-        return _LOST
+        return LOST, b""
     except Exception as error:  # noqa: BLE001 - probing goes on: nothing else brings a server back
         report(error)
-        return _LOST
+        return LOST, b""
 
 
 async def probe(server: Server, path: str, timeout_s: float) -> bool:
@@ -68,20 +91,32 @@ async def probe(server: Server, path: str, timeout_s: float) -> bool:
 
     With an empty `path` that is `/health` or, where there is no such thing, `/v1/models`.
     """
-    status = await _status(server, path or USUAL_PATH, timeout_s)
+    status, _ = await _ask(server, path or USUAL_PATH, timeout_s)
     if status == 404 and not path:
-        status = await _status(server, OTHER_PATH, timeout_s)
+        status, _ = await _ask(server, MODELS, timeout_s)
     return 200 <= status < 300 or status in _GUARDED
 
 
-async def keep_probing(proxy: Proxy, server: Server, path: str, probe_s: float) -> None:
+async def ask_models(server: Server, timeout_s: float) -> tuple[Listed, ...] | None:
+    """Ask a server for its models; None where it does not tell, in time or at all."""
+    status, body = await _ask(server, MODELS, timeout_s, LIST_MAX_BYTES)
+    return read_list(body) if status == 200 else None
+
+
+async def keep_probing(proxy: Proxy, server: Server, pace: ProbePace) -> None:
     """Probe one server for ever."""
+    ok, listed_s = False, 0.0
     while True:
+        was_ok = ok and not server.suspected.is_set()
         server.suspected.clear()
         started = proxy.now()
-        ok = await probe(server, path, probe_s)
-        proxy.on_probed(server.name, started, ok=ok)
-        await _rest(server, probe_s, suspicious=ok)
+        ok = await probe(server, pace.path, pace.probe_s)
+        if ok and (not was_ok or started - listed_s >= pace.models_s):
+            # Before it gets its first request: it may have come back with another model.
+            listed_s = started
+            proxy.on_listed(server, await ask_models(server, pace.probe_s))
+        proxy.on_probed(server, started, ok=ok)
+        await _rest(server, pace.probe_s, suspicious=ok)
 
 
 async def _rest(server: Server, probe_s: float, *, suspicious: bool) -> None:

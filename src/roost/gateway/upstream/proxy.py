@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,28 +11,36 @@ import msgspec
 
 from roost.errors import RoostError
 from roost.fleet.relay import Outcome
-from roost.fleet.upstream_pool import (
+from roost.fleet.upstream_effects import (
+    Forgotten,
     Granted,
     HealthChanged,
     Lease,
     PoolEffect,
     Refused,
-    UpstreamPool,
+    StallChanged,
 )
+from roost.fleet.upstream_pool import UpstreamPool
+from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
-from roost.gateway.upstream.client import ClientLimits, ConnectionPool
-from roost.gateway.upstream.headers import request_prefix
+from roost.gateway.upstream.models import Listed, merged, named_model
 from roost.gateway.upstream.passage import Passage
-from roost.gateway.upstream.routes import ROUTES, ProxyRoute
-from roost.gateway.upstream.targets import Target
+from roost.gateway.upstream.routes import MODELS, ROUTES, ProxyRoute
+from roost.gateway.upstream.servers import Server, Servers
+from roost.gateway.upstream.targets import same_address
 
 if TYPE_CHECKING:
     import random
 
     from roost.gateway.routes import Call, Routes
     from roost.gateway.tasks import Tasks
+    from roost.gateway.upstream.targets import Target
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
+
+
+PER_SERVER = ("roost_in_flight", "roost_upstream_healthy", "roost_upstream_stalled")
+"""Gauges with a server's name on them."""
 
 
 class PassageLimits(msgspec.Struct, frozen=True):
@@ -46,25 +54,13 @@ class PassageLimits(msgspec.Struct, frozen=True):
     commit_after_s: float = 8.0
 
 
-class Server:
-    """One server with its connections and what is sent to it every time."""
-
-    def __init__(self, target: Target, limits: ClientLimits) -> None:
-        self.name = target.name
-        self.label = target.name.encode()
-        self.base = target.base.encode()
-        self.prefix = request_prefix(target)
-        self.connections = ConnectionPool(target, limits)
-        self.suspected = asyncio.Event()
-
-
 class Proxy:
     """Relays requests to servers."""
 
     def __init__(
         self,
         pool: UpstreamPool,
-        servers: Iterable[Server],
+        servers: Servers,
         limits: PassageLimits,
         dice: random.Random,
         metrics: Metrics,
@@ -72,13 +68,14 @@ class Proxy:
     ) -> None:
         self.pool = pool
         self.limits = limits
-        self.servers = {server.name: server for server in servers}
+        self.servers = servers
         self._dice = dice
         self._metrics = metrics
         self._log = log
         self._tasks: Tasks | None = None
         self._passages: dict[int, Passage] = {}
         self._last_ticket = 0
+        self._stalled: set[str] = set()
         self._ttft = metrics("roost_ttft_seconds")
         self.now = asyncio.get_running_loop().time
 
@@ -99,13 +96,20 @@ class Proxy:
 
     # What passages say.
 
-    def on_status(self, name: str, status: int) -> None:
+    def on_status(self, server: Server, status: int) -> None:
         """Judge a server by the status of an answer."""
-        self.perform(self.pool.on_answer(name, status, self.now()))
+        if self.servers.is_current(server):
+            self.perform(self.pool.on_answer(server.name, status, self.now()))
 
-    def on_failed(self, name: str) -> None:
+    def on_failed(self, server: Server) -> None:
         """Take a server out of the pool until a probe succeeds."""
-        self.perform(self.pool.on_failed(name, self.now()))
+        if self.servers.is_current(server):
+            self.perform(self.pool.on_failed(server.name, self.now()))
+
+    def on_whole(self, server: Server, longest_s: float) -> None:
+        """Learn from an answer that came through how long this server's silences are."""
+        if self.servers.is_current(server):
+            self.pool.on_gap(server.name, longest_s)
 
     def on_first_byte(self, waited_s: float) -> None:
         """Measure the time to the first byte of a generated answer."""
@@ -115,7 +119,8 @@ class Proxy:
         """Send a request elsewhere, if somebody else can take it."""
         if not passage.route.leased:
             return self._glance(passage)
-        granted = self.pool.on_retry(passage.ticket, passage.tried, self.now(), self._dice)
+        ticket, tried, model = passage.ticket, passage.tried, passage.model
+        granted = self.pool.on_retry(ticket, tried, self.now(), self._dice, model)
         if granted is None:
             return False
         self._metrics("roost_retries_total", "upstream_error").inc()
@@ -125,6 +130,9 @@ class Proxy:
     def release(self, lease: Lease, *, served: bool) -> None:
         """Give a place back; whoever waits gets it."""
         self.perform(self.pool.on_released(lease, self.now(), self._dice, served=served))
+        if lease.server in self._stalled:
+            # Not left to the tick: whoever ended it may ask again at once.
+            self._see_silences(self.now())
 
     def on_over(self, passage: Passage, outcome: Outcome) -> None:
         """Count a request that has ended."""
@@ -135,22 +143,60 @@ class Proxy:
     # What the clock and the probes say.
 
     def on_tick(self) -> None:
-        """Enforce deadlines."""
+        """Enforce deadlines, and see whose answers stand still."""
         now = self.now()
         for passage in list(self._passages.values()):
             passage.on_tick(now)
+        self._see_silences(now)
         self.perform(self.pool.on_tick(now))
-        for server in self.servers.values():
-            server.connections.sweep(now)
+        self.servers.sweep(now)
 
-    def on_probed(self, name: str, started: float, *, ok: bool) -> None:
+    def _see_silences(self, now: float) -> None:
+        silences: dict[str, float] = {}
+        for passage in self._passages.values():
+            server, silence_s = passage.waits_for, passage.silence_s(now)
+            if silence_s is not None and server is not None and self.servers.is_current(server):
+                silences[server.name] = min(silence_s, silences.get(server.name, silence_s))
+        for server in self.servers.current:
+            self.perform(self.pool.on_silence(server.name, silences.get(server.name), self._dice))
+
+    def on_probed(self, server: Server, started: float, *, ok: bool) -> None:
         """Judge a server by a probe."""
-        self.perform(self.pool.on_probed(name, started, self._dice, ok=ok))
+        if self.servers.is_current(server):
+            self.perform(self.pool.on_probed(server.name, started, self._dice, ok=ok))
+
+    def on_listed(self, server: Server, listed: tuple[Listed, ...] | None) -> None:
+        """Take in what a server lists; None where it does not tell."""
+        if self.servers.is_current(server):
+            server.listed = listed
+            models = None if listed is None else tuple(one.id for one in listed)
+            self.perform(self.pool.on_models(server.name, models, self._dice))
+
+    # What operators say.
+
+    def park(self, name: str, *, parked: bool) -> None:
+        """Give a server no new work, or give it work again."""
+        self._log.info("upstream_parked", server=name, parked=parked)
+        self.perform(self.pool.on_parked(name, self._dice, parked=parked))
+
+    def use(self, targets: Sequence[Target]) -> tuple[Server, ...]:
+        """Change the list of servers; return those that are new or not what they were.
+
+        Only a changed key is no other server: its health stays known.
+        """
+        known = {server.name: server.target for server in self.servers.current}
+        changed = [target for target in targets if known.get(target.name) != target]
+        placed = tuple(self.servers.put(target) for target in changed)
+        for target in changed:
+            before = known.get(target.name)
+            if before is not None and not same_address(before, target):
+                self.perform(self.pool.on_replaced(target.name, self._dice))
+        self.perform(self.pool.on_servers([target.name for target in targets], self._dice))
+        return placed
 
     def close(self) -> None:
         """Close every connection to a server."""
-        for server in self.servers.values():
-            server.connections.close()
+        self.servers.close()
 
     # Performing.
 
@@ -164,6 +210,10 @@ class Proxy:
                 self._passages[effect.ticket].on_refused(effect.failure)
             elif isinstance(effect, HealthChanged):
                 self._on_health(effect)
+            elif isinstance(effect, StallChanged):
+                self._on_stall(effect)
+            elif isinstance(effect, Forgotten):
+                self._on_forgotten(effect.server)
 
     def _on_health(self, change: HealthChanged) -> None:
         server = self.servers[change.server]
@@ -172,7 +222,24 @@ class Proxy:
         if not change.healthy:
             server.suspected.set()
 
+    def _on_stall(self, change: StallChanged) -> None:
+        self._log.warning("upstream_stall", server=change.server, stalled=change.stalled)
+        if change.stalled:
+            self._stalled.add(change.server)
+        else:
+            self._stalled.discard(change.server)
+
+    def _on_forgotten(self, name: str) -> None:
+        self.servers.forget(name)
+        self._stalled.discard(name)
+        for metric in PER_SERVER:
+            self._metrics.forget(metric, name)
+        self._log.info("upstream_forgotten", server=name)
+
     def _on_call(self, route: ProxyRoute, call: Call) -> None:
+        if route.pattern == MODELS and (body := self._merged_list()) is not None:
+            call.exchange.reply(200, JSON_BODY, body)
+            return
         try:
             timeout_s = asked_timeout_s(call.exchange.fields.get(TIMEOUT_HEADER))
         except RoostError as error:
@@ -182,10 +249,25 @@ class Proxy:
         self._last_ticket += 1
         passage = Passage(self, route, call, self._last_ticket, timeout_s)
         self._passages[passage.ticket] = passage
-        if route.leased:
-            self.perform([self.pool.on_request(passage.ticket, self.now(), self._dice)])
-        elif not self._glance(passage):
-            passage.on_refused(self.pool.unavailable())
+        if not route.leased:
+            passage.model = call.rest or None
+            if not self._glance(passage):
+                passage.on_refused(self.pool.unavailable(passage.model))
+            return
+        if self.pool.picky:
+            # Where all servers list the same, nobody pays for looking.
+            passage.model = named_model(passage.body)
+        ticket, model = passage.ticket, passage.model
+        self.perform([self.pool.on_request(ticket, self.now(), self._dice, model)])
+
+    def _merged_list(self) -> bytes | None:
+        """Return what all working servers list; None where that is for a server to say.
+
+        That is, for the only one, whose words pass unchanged, or for any if nobody's are known.
+        """
+        working = self.pool.working()
+        lists = [listed for name in working if (listed := self.servers[name].listed) is not None]
+        return merged(lists) if lists and len(working) > 1 else None
 
     def _count(self, route: ProxyRoute, outcome: Outcome) -> None:
         # A client that polls the list of models would drown the figures of what it is for.
@@ -195,7 +277,7 @@ class Proxy:
     def _glance(self, passage: Passage) -> bool:
         if len(passage.tried) >= len(self.servers):
             return False
-        name = self.pool.on_glance(self._dice)
+        name = self.pool.on_glance(self._dice, passage.model)
         if name is None:
             return False
         passage.go_to(self.servers[name])

@@ -7,6 +7,7 @@ import msgspec
 from roost.gateway.upstream.dialect_events import ANTHROPIC, OPENAI, RESPONSES
 
 REST = "{rest}"
+MODELS = "/v1/models"
 
 
 class ProxyRoute(msgspec.Struct, frozen=True):
@@ -29,8 +30,8 @@ ROUTES = (
     ProxyRoute("POST", "/v1/embeddings"),
     ProxyRoute("POST", "/v1/messages", ANTHROPIC),
     ProxyRoute("POST", "/v1/responses", RESPONSES),
-    ProxyRoute("GET", "/v1/models", leased=False),
-    ProxyRoute("GET", "/v1/models/{rest}", leased=False),
+    ProxyRoute("GET", MODELS, leased=False),
+    ProxyRoute("GET", f"{MODELS}/{REST}", leased=False),
 )
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:@")

@@ -58,6 +58,16 @@ def parse_target(text: str, number: int, key: str | None = None) -> Target:
     return Target(name, host, port, scheme == "https", base.removesuffix("/v1"), key)
 
 
+def same_address(one: Target, other: Target) -> bool:
+    """Whether two targets are the same server, perhaps with another name or key."""
+    return (one.host, one.port, one.tls, one.base) == (
+        other.host,
+        other.port,
+        other.tls,
+        other.base,
+    )
+
+
 def _host_and_port(authority: str, usual: int) -> tuple[str, int]:
     host, port = authority, ""
     if not authority.endswith("]"):
