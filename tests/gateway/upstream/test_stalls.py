@@ -1,0 +1,103 @@
+"""A server that answers probes and stands still gets no new work until something moves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from roost.fleet.upstream_pool import PoolSettings
+from tests.conftest import Eventually
+from tests.gateway.upstream.conftest import (
+    EVENT,
+    STREAM,
+    FakeServer,
+    Script,
+    answer,
+    chat,
+    chunk,
+    fleet,
+    get,
+    hang,
+    hang_after_event,
+)
+
+POOL = PoolSettings(max_in_flight=8, probe_s=0.05, stall_s=0.1)
+
+
+def moving_on(gate: asyncio.Event) -> Script:
+    """Build a script that sends an event, and the next ones once the gate opens."""
+
+    async def script(writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
+        writer.write(STREAM + chunk(EVENT))
+        await gate.wait()
+        while not writer.is_closing():
+            writer.write(chunk(EVENT))
+            await asyncio.sleep(0.01)
+
+    return script
+
+
+@pytest.mark.parametrize("script", [hang, hang_after_event])
+async def test_a_hung_server_gets_nothing_new(
+    script: Script, eventually: Eventually, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is healthy by its probes, and full by its silence; log and metric say so."""
+    server = FakeServer(script)
+    async with fleet(server, pool=POOL) as world:
+        busy = await world.client()
+        await busy.send(chat())
+        await eventually(lambda: world.view.servers[0].stalled)
+        assert world.view.servers[0].health == "healthy"
+        refused = await world.ask(chat())
+        assert (refused.status, len(server.asked)) == (429, 1)
+        nodes = msgspec.json.decode((await world.ask(get("/roost/v1/fleet"))).body)["nodes"]
+        assert nodes[0]["state"] == "stale"
+        assert b'stalled{node="s0"} 1.0' in (await world.ask(get("/metrics"))).body
+        server.script = answer
+        busy.close()
+        await eventually(lambda: not world.view.servers[0].stalled)
+        assert (await world.ask(chat())).status == 200
+        lines = [line for line in capsys.readouterr().out.split("\n") if "upstream_stall" in line]
+        assert ["stalled=True" in line for line in lines] == [True, False]
+
+
+async def test_one_that_moves_is_enough(eventually: Eventually) -> None:
+    """Of two answers one goes on: the server works, and gets more."""
+    gate = asyncio.Event()
+    server = FakeServer(moving_on(gate))
+    async with fleet(server, pool=POOL) as world:
+        first = await world.client()
+        await first.send(chat())
+        await eventually(lambda: world.view.servers[0].stalled)
+        gate.set()
+        await eventually(lambda: not world.view.servers[0].stalled)
+        server.script = hang
+        second = await world.client()
+        await second.send(chat())
+        await eventually(lambda: len(server.asked) == 2)
+        await asyncio.sleep(0.2)
+        assert not world.view.servers[0].stalled
+        first.close()
+        await eventually(lambda: world.view.servers[0].stalled)
+
+
+async def test_a_slow_server_is_known_to_be_slow(eventually: Eventually) -> None:
+    """After one answer that took long to begin, as long a silence is no stall any more."""
+
+    async def slow(writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
+        await asyncio.sleep(0.15)
+        await answer(writer, gone)
+
+    server = FakeServer(slow)
+    async with fleet(server, pool=POOL) as world:
+        assert (await world.ask(chat())).status == 200
+        assert not world.view.servers[0].stalled
+        server.script = hang
+        busy = await world.client()
+        await busy.send(chat())
+        await eventually(lambda: world.in_flight == 1)
+        await asyncio.sleep(0.2)
+        assert not world.view.servers[0].stalled
+        await eventually(lambda: world.view.servers[0].stalled)
