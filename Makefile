@@ -6,7 +6,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-fast sim drills bench-gateway demo docs format clean
+.PHONY: help install check test test-fast sim drills bench-gateway bench-overload demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ drills: $(STAMP) ## kill, flood, stall and leave real processes
 
 bench-gateway: $(STAMP) ## CPU and latency the gateway adds
 	$(BIN)/python -m roost.bench.gateway
+
+bench-overload: $(STAMP) ## goodput, refusals and recovery at ten times the capacity
+	$(BIN)/python -m roost.bench.overload
 
 # `exec` makes roost the recipe's own process, so Ctrl-C and TERM reach it and nothing in between
 # turns its exit status into another one.

@@ -9,14 +9,17 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from math import isnan
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from roost.bench.drills.aborts import leaving
-from roost.bench.drills.arrivals import OPEN_MAX, closed_loop, open_loop
-from roost.bench.drills.asking import Chat, ask, scripted
+from roost.bench.drills.arrivals import OPEN_MAX, closed_loop, due_times, open_loop
+from roost.bench.drills.asking import Answer, Chat, ask, scripted
 from roost.bench.drills.report import Report, at_least, at_most, none_of, quantile, table
+from roost.bench.drills.ties import MEMBERS, FirstOfTies, decided
 from roost.bench.drills.tiny_model import CTX, NAME, tiny_model
+from roost.bench.overload import goodput, recovery
 from roost.store.home import Home
 from roost.store.models import ModelStore
 
@@ -103,8 +106,27 @@ async def test_an_open_loop_counts_from_when_a_request_was_due() -> None:
     gaps = [b.due_s - a.due_s for a, b in pairwise(answers)]
     assert gaps == pytest.approx([0.005] * 19)
     assert all(a.latency_s >= a.lag_s >= 0 for a in answers)
-    with pytest.raises(ValueError, match="at once"):
+    with pytest.raises(ValueError, match="trusted"):
         await open_loop(lambda _n: Chat(port, "m", "hello"), OPEN_MAX + 1, 1)
+
+
+def test_steps_follow_one_another() -> None:
+    """The second step begins where the first one's seconds end."""
+    assert due_times(((2.0, 1.0), (4.0, 0.5))) == [0.0, 0.5, 1.0, 1.25]
+
+
+def test_goodput_counts_what_ended_in_time_and_recovery_what_was_served_after() -> None:
+    """The first fifth warms up; a late answer is no goodput; recovery goes by second."""
+    answers = [Answer(n, n, n + 0.5, "complete" if n != 7 else "refused") for n in range(10)]
+    assert goodput(answers, 0.0, 10.0) == 7 / 8
+    assert recovery(answers, 6.0) == [1.0, 0.0, 1.0, 1.0]
+
+
+def test_ties_by_order_all_go_to_the_first_server() -> None:
+    """The decider is as even as its dice."""
+    ordered = decided(30, cast("random.Random", FirstOfTies()))
+    assert ordered == {"upstream-1": 30}
+    assert len(decided(30, random.Random(1))) == MEMBERS
 
 
 async def test_a_closed_loop_asks_one_after_the_other() -> None:

@@ -96,7 +96,7 @@ def _answers(port: int, key: str) -> bool:
 
 def cpu_s(pid: int) -> float:
     """Return the CPU seconds that a process, its threads and its living children have used."""
-    return sum(_own_cpu_s(p) for p in _family(pid))
+    return sum(_own_cpu_s(p) for p in family(pid))
 
 
 def _own_cpu_s(pid: int) -> float:
@@ -110,14 +110,15 @@ def _own_cpu_s(pid: int) -> float:
     return total / 1e9
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
+    """Return a process and its living descendants."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             children = [int(word) for word in task.read_text().split()]
         except OSError:
             continue
-        found += [p for child in children for p in _family(child)]
+        found += [p for child in children for p in family(child)]
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from roost.bench.drills import aborts, failover
+from roost.bench.drills import aborts, deaths, failover, slow_client, sweep, ties, unequal
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Report
 from roost.bench.drills.stage import Stage
@@ -20,12 +20,19 @@ from roost.gateway.loop import run
 
 Drill: TypeAlias = Callable[[Stage, Plan], Awaitable[Report]]
 DRILLS: dict[str, Drill] = {
+    "sweep-one": sweep.one_server,
+    "sweep-three": sweep.three_servers,
+    "ties": ties.servers,
     "failover-nodes": failover.nodes,
     "failover-servers": failover.servers,
+    "unequal": unequal.nodes,
+    "slow-client-served": slow_client.served,
+    "slow-client-upstream": slow_client.upstream,
+    "deaths": deaths.nodes,
     "aborts-nodes": aborts.nodes,
     "aborts-servers": aborts.servers,
 }
-REAL: dict[str, Drill] = {}
+REAL: dict[str, Drill] = {"sweep-one": sweep.one_server, "deaths": deaths.nodes}
 
 
 async def play(drill: Drill, plan: Plan, real: Path | None = None) -> Report:

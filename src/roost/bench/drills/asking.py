@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 from itertools import pairwise
+from time import monotonic
 from typing import Literal, cast
 
 import msgspec
@@ -55,7 +56,7 @@ class Chat(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of a chat; times in seconds of the event loop's clock.
+    """What came of a chat; times in seconds of the monotonic clock.
 
     `due_s` is when it should have been sent, `stamps` are the arrivals of data behind the head.
     `code` is the error's; `retry_after` the header, "" if there was none.
@@ -105,7 +106,7 @@ class _Connection(asyncio.Protocol):
         self.left = False
         self._body_at = 0
         self._chat = chat
-        self._clock = loop.time
+        self._clock = monotonic
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -145,20 +146,20 @@ class _Connection(asyncio.Protocol):
 async def ask(chat: Chat, due_s: float | None = None) -> Answer:
     """Ask, and wait for how it ends; never raises for what a server does."""
     loop = asyncio.get_running_loop()
-    due_s = loop.time() if due_s is None else due_s
+    due_s = monotonic() if due_s is None else due_s
     try:
         _, connection = await loop.create_connection(
             lambda: _Connection(chat, loop), "127.0.0.1", chat.port
         )
     except OSError:
-        return Answer(due_s, loop.time(), loop.time(), "silent")
+        return Answer(due_s, monotonic(), monotonic(), "silent")
     try:
         async with asyncio.timeout(chat.leave_after_s or chat.timeout_s):
             await connection.over
     except TimeoutError:
         connection.leave()
         connection.left = chat.leave_after_s is not None
-        connection.ended_s = loop.time()
+        connection.ended_s = monotonic()
     except asyncio.CancelledError:
         connection.leave()
         raise

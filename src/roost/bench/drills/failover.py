@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from time import monotonic
 
 from roost.bench.drills import fleets
 from roost.bench.drills.arrivals import at_once, open_loop
@@ -20,7 +21,7 @@ NOTICED_S = 1.0
 
 
 class Watch:
-    """When things happened, in seconds of the loop's clock."""
+    """When things happened, in seconds of the monotonic clock."""
 
     def __init__(self) -> None:
         self.killed_s = self.noticed_s = self.rejoined_s = 0.0
@@ -60,7 +61,7 @@ async def _drill(fleet: Fleet, plan: Plan) -> Report:
 
 
 async def _strike(fleet: Fleet, victim: str, seconds: float, watch: Watch) -> None:
-    clock = asyncio.get_running_loop().time
+    clock = monotonic
     await asyncio.sleep(0.25 * seconds)
     watch.killed_s = clock()
     fleet.kill(victim)

@@ -107,7 +107,7 @@ async def servers(
     stage: Stage, count: int, server_flags: Sequence[str], gateway_flags: Sequence[str] = ()
 ) -> Fleet:
     """Start servers and a stateless gateway before them."""
-    started = [stage.serve(f"server-{number}", *server_flags) for number in range(count)]
+    started = stage.serve_all("server", count, server_flags)
     for server in started:
         await server.listens()
     fleet = await before(stage, started, gateway_flags)
@@ -118,7 +118,8 @@ async def servers(
 async def before(stage: Stage, started: Sequence[Running], flags: Sequence[str]) -> Fleet:
     """Start a stateless gateway before servers that listen."""
     urls = [word for s in started for word in ("--upstream", f"http://127.0.0.1:{s.port}")]
-    gateway = stage.start("gateway", "gateway", "--port", "0", *urls, *PROBE_FLAGS, *flags)
+    home = f"before-{started[0].home.name}"
+    gateway = stage.start(home, "gateway", "--port", "0", *urls, *PROBE_FLAGS, *flags)
     await gateway.listens()
     fleet = Fleet(stage, "servers", gateway)
     fleet.members = {f"upstream-{number}": s for number, s in enumerate(started, 1)}

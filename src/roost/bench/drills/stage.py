@@ -75,12 +75,16 @@ class FleetView(msgspec.Struct, frozen=True):
         return {node.id for node in self.nodes if node.state == "alive"}
 
     @property
+    def owed(self) -> int:
+        """Requests that wait or run, and leases."""
+        return self.statistics.waiting + self.statistics.running + self.statistics.leases
+
+    @property
     def held(self) -> int:
         """Everything that somebody holds: leases, places in the queue, busy slots."""
-        counts = self.statistics
         busy = sum(slot.busy for n in self.nodes for r in n.runtimes for slot in r.slots)
         in_flight = sum(node.in_flight for node in self.nodes)
-        return counts.waiting + counts.running + counts.leases + in_flight + busy
+        return self.owed + in_flight + busy
 
 
 class Running:
@@ -134,6 +138,11 @@ class Running:
     async def get(self, path: str) -> bytes:
         """GET a path of it."""
         return await asyncio.to_thread(_get, f"http://127.0.0.1:{self.port}{path}")
+
+    async def quiet(self) -> None:
+        """Wait until nothing waits or runs; nodes may have yet to report that slots are free."""
+        while (await self.view()).owed:  # noqa: ASYNC110 - another process has no event to await
+            await asyncio.sleep(0.02)
 
     async def settled(self, within_s: float = 15.0) -> FleetView:
         """Wait until nobody holds anything there; return the last look in any case."""
@@ -201,9 +210,13 @@ class Stage:
         """Start `roost serve` on a free port."""
         return self.start(home, "serve", "--port", "0", *self.backend(), *words)
 
+    def serve_all(self, home: str, count: int, flags: Sequence[str]) -> list[Running]:
+        """Start several of them at once; they have yet to listen."""
+        return [self.serve(f"{home}-{number}", *flags) for number in range(count)]
+
     def backend(self) -> tuple[str, ...]:
         """Return the flags that choose what runs the model."""
-        return () if self.real else ("--backend", "scripted", "--ctx", "32768")
+        return ("--ctx", "2048") if self.real else ("--backend", "scripted", "--ctx", "32768")
 
 
 def _get(url: str) -> bytes:

@@ -1,0 +1,125 @@
+"""SHELL: E8, death in prefill and in decode: a node, or with a real model its runtime's process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+from roost.bench.drills import fleets
+from roost.bench.drills.arrivals import at_once
+from roost.bench.drills.asking import Answer, Chat, ask, scripted
+from roost.bench.drills.fleets import Fleet
+from roost.bench.drills.plan import Plan
+from roost.bench.drills.report import Check, Report, none_of, table
+from roost.bench.drills.stage import FleetView, Running, Stage
+from roost.bench.processes import family
+
+MEMBERS, SLOTS = 2, 2
+STREAMS = MEMBERS * 1
+Phase = Literal["prefill", "decode"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode")
+DEADLY_S = {"prefill": 0.3, "decode": 0.4}
+
+
+async def nodes(stage: Stage, plan: Plan) -> Report:
+    """Kill a node of two while it computes a prompt, then while it answers."""
+    fleet = await fleets.nodes(stage, MEMBERS, ("--slots", str(SLOTS)))
+    dice = random.Random(8)
+    await at_once([_chat(fleet, dice, None) for _ in range(MEMBERS * SLOTS)])
+    rows: list[list[str]] = []
+    checks: list[Check] = []
+    figures: dict[str, float] = {}
+    for phase in PHASES:
+        for _ in range(round(plan.pick(short=1, full=3))):
+            answers, victim = await _round(fleet, dice, phase)
+            view = await _recovered(fleet)
+            ends = Counter(answer.end for answer in answers)
+            rows.append([phase, str(len(answers)), *_counts(answers, victim)])
+            checks += _checks(phase, answers, view)
+            figures |= {f"{phase}_{end}": float(count) for end, count in ends.items()}
+    after = await at_once([_chat(fleet, dice, None) for _ in range(MEMBERS * SLOTS)])
+    served = Counter(a.node for a in after if a.end == "complete")
+    everybody = all(served[name] for name in fleet.members)
+    checks.append(Check("both serve again", everybody, f"{dict(served)}"))
+    heads = ("killed in", "asked", "on the victim", "complete", "error events", "[DONE] after one")
+    what = "runtime's process" if stage.real else "node"
+    return Report(f"E8 death of a {what}", (table(heads, rows),), figures, tuple(checks))
+
+
+def _chat(fleet: Fleet, dice: random.Random, phase: Phase | None) -> Chat:
+    port, model = fleet.port, fleet.stage.model
+    if fleet.stage.real:
+        words = "word " * (1100 if phase == "prefill" else 1)
+        tokens = 4 if phase is None else 40 if phase == "prefill" else 300
+        content = f"{dice.getrandbits(32)} {words}"
+        return Chat(port, model, content, tokens, ignore_eos=True, timeout_s=120)
+    if phase == "prefill":
+        return Chat(port, model, scripted(dice, 5, 5.0, prefill_ms_per_token=4.0))
+    return Chat(port, model, scripted(dice, 40 if phase else 2, 20.0))
+
+
+async def _round(fleet: Fleet, dice: random.Random, phase: Phase) -> tuple[list[Answer], str]:
+    """Ask as many as there are nodes, and strike one that computes."""
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(ask(_chat(fleet, dice, phase))) for _ in range(STREAMS)]
+        await asyncio.sleep(DEADLY_S[phase] * (4 if fleet.stage.real else 1))
+        view = await fleet.gateway.view()
+        victim = max(view.nodes, key=lambda node: node.in_flight).id
+        if fleet.stage.real:
+            os.kill(runtime_of(fleet.members[victim]), signal.SIGKILL)
+        else:
+            fleet.kill(victim)
+    if not fleet.stage.real:
+        await fleet.restart(victim)
+    return [task.result() for task in asked], victim
+
+
+def runtime_of(node: Running) -> int:
+    """Find the process of a node that computes: the one with most memory among its children."""
+    _, *children = family(node.process.pid)
+    return max(children, key=_resident_pages)
+
+
+def _resident_pages(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    except OSError:
+        return 0
+
+
+async def _recovered(fleet: Fleet) -> FleetView:
+    await fleet.all_alive()
+    return await fleet.gateway.settled()
+
+
+def _counts(answers: list[Answer], victim: str) -> list[str]:
+    broken = [answer for answer in answers if answer.error_events]
+    return [
+        str(sum(a.node == victim for a in answers)),
+        str(sum(a.end == "complete" for a in answers)),
+        str(sum(a.error_events for a in broken)),
+        str(sum(a.done_marks for a in broken)),
+    ]
+
+
+def _checks(phase: Phase, answers: list[Answer], view: FleetView) -> list[Check]:
+    whole = sum(a.end == "complete" for a in answers)
+    told = [a for a in answers if a.error_events]
+    once = all(a.error_events == 1 and not a.done_marks for a in told)
+    others = [a.end for a in answers if a.end not in ("complete", "error")]
+    codes = ", ".join(sorted({a.code for a in told})) or "none"
+    if phase == "prefill":
+        fate = Check(f"in {phase}: answered elsewhere", whole == len(answers), f"{whole}")
+    else:
+        split = bool(told) and once
+        fate = Check(f"in {phase}: one error event each, never [DONE]", split, codes)
+    return [
+        fate,
+        none_of(f"in {phase}: ended in any other way", len(others)),
+        none_of(f"in {phase}: held afterwards", view.held),
+    ]

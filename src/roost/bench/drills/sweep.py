@@ -1,0 +1,143 @@
+"""SHELL: E1, the sweep: constant rates around the knee, with admission and in effect without."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from roost.bench.drills import fleets
+from roost.bench.drills.arrivals import closed_loop, open_loop
+from roost.bench.drills.asking import Answer, Chat, scripted
+from roost.bench.drills.plan import Plan
+from roost.bench.drills.report import Check, Report, at_most, ms, quantile, table
+from roost.bench.drills.stage import Running, Stage
+
+LIMIT, OFF = 2, 100_000
+PIECES, GAP_MS = 10, 20.0
+TOKENS = 24
+SHARES, SHORT_SHARES = (0.4, 0.8, 1.2, 1.6, 2.5), (0.4, 1.8)
+FLAT = 1.3
+GROWS = 2.0
+FLAGS = ("--slots", str(LIMIT), "--queue-length", "2000", "--queue-wait-s", "300")
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One rate with one limit: counts, and latencies of what was served, in seconds."""
+
+    share: float
+    rate: float
+    admission: bool
+    asked: int
+    served: int
+    shed: int
+    other: int
+    p50_s: float
+    p90_s: float
+    p99_s: float
+    goodput: float
+
+
+async def one_server(stage: Stage, plan: Plan) -> Report:
+    """Sweep before one server."""
+    return await _sweep(stage, plan, 1)
+
+
+async def three_servers(stage: Stage, plan: Plan) -> Report:
+    """Sweep before three servers."""
+    return await _sweep(stage, plan, 3)
+
+
+async def _sweep(stage: Stage, plan: Plan, count: int) -> Report:
+    """Sweep both ways at once when scripted, one after the other where they would share cores."""
+    on, off = stage.serve_all("on", count, FLAGS), stage.serve_all("off", count, FLAGS)
+    for server in (*on, *off):
+        await server.listens()
+    gateways = [await _before(stage, on, LIMIT), await _before(stage, off, OFF)]
+    capacity = count * LIMIT * 1000 / (PIECES * GAP_MS)
+    if stage.real:
+        capacity = await _measured(stage, gateways[0], plan)
+    points = []
+    for share in SHORT_SHARES if plan.short else SHARES:
+        runs = [_run(stage, gateway, share, capacity, plan) for gateway in gateways]
+        if stage.real:
+            answered = [await run for run in runs]
+        else:
+            answered = await asyncio.gather(*runs)
+        points += [
+            _point(share, share * capacity, answers, admission=admission)
+            for admission, answers in zip((True, False), answered, strict=True)
+        ]
+        await asyncio.gather(*(gateway.settled(120) for gateway in gateways))
+    return _report(points, count, capacity)
+
+
+async def _before(stage: Stage, servers: Sequence[Running], limit: int) -> Running:
+    flags = ("--upstream-max-in-flight", str(limit))
+    fleet = await fleets.before(stage, servers, flags)
+    await fleet.all_alive()
+    return fleet.gateway
+
+
+async def _measured(stage: Stage, gateway: Running, plan: Plan) -> float:
+    """Measure what a closed loop of as many clients as places gets through, per second."""
+    dice = random.Random(2)
+    seconds = plan.pick(short=3.0, full=10.0)
+    answers = await closed_loop(lambda _n: _chat(stage, gateway, dice), LIMIT, seconds)
+    return len(answers) / (max(a.ended_s for a in answers) - min(a.due_s for a in answers))
+
+
+async def _run(
+    stage: Stage, gateway: Running, share: float, capacity: float, plan: Plan
+) -> list[Answer]:
+    dice = random.Random(round(1000 * share))
+    seconds = plan.pick(short=1.3, full=20.0 if stage.real else 8.0)
+    return await open_loop(lambda _n: _chat(stage, gateway, dice), share * capacity, seconds)
+
+
+def _chat(stage: Stage, gateway: Running, dice: random.Random) -> Chat:
+    if not stage.real:
+        return Chat(gateway.port, stage.model, scripted(dice, PIECES, GAP_MS))
+    content = f"Story number {dice.getrandbits(32)}: "
+    return Chat(gateway.port, stage.model, content, TOKENS, ignore_eos=True, timeout_s=300)
+
+
+def _point(share: float, rate: float, answers: list[Answer], *, admission: bool) -> Point:
+    served = [a.latency_s for a in answers if a.end == "complete"]
+    shed = sum(a.status == 429 for a in answers)
+    seconds = max(a.ended_s for a in answers) - min(a.due_s for a in answers)
+    p50_s, p90_s, p99_s = (quantile(served, q) for q in (0.5, 0.9, 0.99))
+    other = len(answers) - len(served) - shed
+    counts = (len(answers), len(served), shed, other)
+    return Point(share, rate, admission, *counts, p50_s, p90_s, p99_s, len(served) / seconds)
+
+
+def _report(points: list[Point], count: int, capacity: float) -> Report:
+    heads = (
+        *("x knee", "req/s", "limit", "asked", "served", "shed", "other"),
+        *("p50 ms", "p90 ms", "p99 ms", "served/s"),
+    )
+    rows = [
+        [
+            *(f"{p.share:.1f}", f"{p.rate:.2f}", str(LIMIT) if p.admission else "off"),
+            *(str(n) for n in (p.asked, p.served, p.shed, p.other)),
+            *(ms(s) for s in (p.p50_s, p.p90_s, p.p99_s)),
+            f"{p.goodput:.2f}",
+        ]
+        for p in points
+    ]
+    on, off = ([p for p in points if p.admission is wanted] for wanted in (True, False))
+    worst = max(p.p99_s for p in on) / on[0].p99_s
+    growth = off[-1].p99_s / off[0].p99_s
+    over = [p.p99_s for p in off if p.share > 1]
+    rising = all(a < b for a, b in pairwise(over))
+    checks = (
+        at_most("with admission, worst p99 over unloaded p99", worst, FLAT),
+        Check("without, p99 grows with the rate", rising and growth > GROWS, f"x{growth:.1f}"),
+        at_most("with neither 200 nor 429", sum(p.other for p in points), 0),
+    )
+    figures = {"capacity_per_s": capacity, "on_p99_ratio": worst, "off_p99_ratio": growth}
+    return Report(f"E1 sweep, {count} x {LIMIT} places", (table(heads, rows),), figures, checks)
