@@ -48,6 +48,7 @@ def _manifest(model: str = "m", ctx_train: int = 2048) -> Manifest:
         ctx_train=ctx_train,
         chat_template="{{ messages }}",
         created_unix_s=5,
+        max_token_bytes=12,
     )
 
 
@@ -71,6 +72,7 @@ def test_the_context_is_at_most_the_models_own(wanted: int, own: int, ctx: int) 
         created_unix_s=5,
         size_bytes=7,
         has_chat=True,
+        max_token_bytes=12,
         backend="tiny",
     )
 

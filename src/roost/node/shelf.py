@@ -63,6 +63,7 @@ class Shelf:
                 created_unix_s=model.created_unix_s,
                 size_bytes=model.size_bytes,
                 has_chat=model.chat_template is not None,
+                max_token_bytes=model.max_token_bytes,
                 backend=self._backend_name(model),
             )
             for model in self._models.values()
