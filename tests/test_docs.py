@@ -46,15 +46,15 @@ def missing_proofs(text: str) -> Iterator[str]:
 
 
 def unproved_ticks(text: str) -> Iterator[str]:
-    """Find checklist items that are ticked without a proof that exists, or are not items at all."""
+    """Find ticks without a proof, proofs that do not exist, and lines that are no items at all."""
     for line in (line for line in text.splitlines() if line.startswith("- [")):
         item = CHECKLIST.match(line)
         if not item:
             yield f"no id or no proof: {line[:60]}"
-        elif item["mark"] == "x":
-            if not PROOF.search(item["proof"]):
-                yield f"{item['id']} is ticked without a proof"
-            yield from missing_proofs(item["proof"])
+            continue
+        if item["mark"] == "x" and not PROOF.search(item["proof"]):
+            yield f"{item['id']} is ticked without a proof"
+        yield from missing_proofs(item["proof"])
 
 
 def unproved_guarantees(text: str) -> Iterator[str]:
@@ -186,4 +186,5 @@ def test_missing_proofs_are_found() -> None:
     assert list(unproved_ticks("- [x] A1 Works — proof: docs/settings.md\n")) == []
     assert list(unproved_ticks("- [x] A1 Works — proof: surely\n")) != []
     assert list(unproved_ticks(f"- [x] A1 Works — proof: {here}_not\n")) != []
+    assert list(unproved_ticks(f"- [ ] A1 Works — proof: partly: {here}_not\n")) != []
     assert list(unproved_ticks("- [x] Works\n")) != []
