@@ -154,6 +154,8 @@ def _judged(
 
 def _home_if_alike(ask: Ask, free: Sequence[Candidate], scores: Sequence[float], best: int) -> int:
     """Prefer the home to a best that is not much better: its KV serves the turns after this too."""
+    if ask.home is None:
+        return best
     for index, one in enumerate(free):
         if one.node == ask.home:
             limit = max(0.0, scores[best]) * HOME_FACTOR + HOME_MARGIN_S
