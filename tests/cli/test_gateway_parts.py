@@ -42,5 +42,8 @@ def test_every_patience_with_a_server_is_a_setting() -> None:
     given = settings(upstream_first_byte_s="11", upstream_kept_s="12", upstream_idle_s="13")
     made = upstream_settings(given, (Target("a", "127.0.0.1", 1),))
     assert (made.passage.first_byte_s, made.passage.idle_s, made.client.kept_s) == (11, 13, 12)
+    given = settings(upstream_stall_s="14", upstream_models_s="15")
+    made = upstream_settings(given, ())
+    assert (made.pool.stall_s, made.models_s) == (14, 15)
     usual = upstream_settings(settings(), ())
     assert (usual.passage.first_byte_s, usual.client.kept_s) == (600, 4)

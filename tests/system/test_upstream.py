@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -89,6 +90,33 @@ def test_a_killed_server_is_one_error_event_and_the_other_goes_on(
         model=MODEL, messages=[{"role": "user", "content": "and you?"}]
     )
     assert again.headers["x-roost-node"] == victim
+
+
+def test_the_list_is_read_again_on_hup(start: Start, openai: Client, tmp_path: Path) -> None:
+    """Servers come and go by a line of the settings file; a wrong line changes nothing."""
+    one, two = (start(*SERVE, "--port", "0").url() for _ in range(2))
+    file = tmp_path / "front.toml"
+    _write(file, f"a={one}")
+    gateway = start("gateway", "--port", "0", "--config", str(file))
+    url = gateway.url()
+    wait(lambda: states(url) == {"a": "alive"}, "the first server is known")
+    _write(file, f"a={one}", f"b={two}")
+    gateway.signal(signal.SIGHUP)
+    wait(lambda: states(url) == {"a": "alive", "b": "alive"}, "the second one is used")
+    _write(file, f"b={two}")
+    gateway.signal(signal.SIGHUP)
+    wait(lambda: states(url) == {"b": "alive"}, "the first one is forgotten")
+    _write(file, "nonsense")
+    gateway.signal(signal.SIGHUP)
+    gateway.wait_for("reload_refused")
+    answered = openai(url).chat.completions.with_raw_response.create(
+        model=MODEL, messages=[{"role": "user", "content": "who?"}]
+    )
+    assert answered.headers["x-roost-node"] == "b"
+
+
+def _write(file: Path, *urls: str) -> None:
+    file.write_text(f"[upstream]\nurls = {json.dumps(urls)}\nprobe_s = 0.2\n", "utf-8")
 
 
 def _kill(server: Roost) -> None:

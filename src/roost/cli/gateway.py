@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from roost.cli import options
 from roost.cli.stores import open_to_listen
+from roost.cli.upstream_list import UpstreamList
 from roost.errors import fail
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Stand in front of nodes that join with `roost node --join URL --token T`, or, with --upstream, of
 any OpenAI-compatible servers: a fixed in-flight limit for each, instant refusal, least in flight
-first.
+first. The setting upstream.urls names more of them, and is read again on HUP.
 """
 UPSTREAM_ONLY = ("upstream.", "max_in_flight")
 FLEET_ONLY = (
@@ -52,12 +53,13 @@ def main(arguments: list[str]) -> int:
     )
     parsed = parser.parse_args(arguments)
     loaded = options.load(parsed)
-    targets = _targets(parsed.upstream, parsed.upstream_key)
-    _check_flags(loaded, upstream=bool(targets))
-    lifetime = options.start_lifetime(parsed)
+    servers = UpstreamList(parsed.upstream, parsed.upstream_key)
     settings = loaded.settings
+    targets = servers.read(settings)
+    _check_flags(loaded, upstream=bool(targets))
+    lifetime = options.start_lifetime(parsed, servers.on_reload)
     if targets:
-        return run(_upstream(settings, targets, lifetime))
+        return run(_upstream(settings, servers, targets, lifetime))
     return run(_fleet(settings, lifetime))
 
 
@@ -68,19 +70,6 @@ def _check_flags(loaded: Loaded, *, upstream: bool) -> None:
         if origin.startswith("--") and name.startswith(useless):
             mode = "with --upstream" if upstream else "without --upstream"
             raise fail("bad_request", f"{origin} has no effect {mode}.", param=name)
-
-
-def _targets(urls: list[str], keys: list[str]) -> tuple[Target, ...]:
-    from roost.gateway.upstream.targets import parse_target
-
-    if len(keys) > len(urls):
-        raise fail("bad_request", "There are more --upstream-key than --upstream.")
-    padded = [None if key == "-" else key for key in keys] + [None] * (len(urls) - len(keys))
-    pairs = enumerate(zip(urls, padded, strict=True), start=1)
-    try:
-        return tuple(parse_target(url, number, key) for number, (url, key) in pairs)
-    except ValueError as error:
-        raise fail("bad_request", f"--upstream: {error}.") from None
 
 
 async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
@@ -99,7 +88,9 @@ async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     return await _live(settings, stores, gateway, lifetime, said)
 
 
-async def _upstream(settings: Settings, targets: tuple[Target, ...], lifetime: Lifetime) -> int:
+async def _upstream(
+    settings: Settings, servers: UpstreamList, targets: tuple[Target, ...], lifetime: Lifetime
+) -> int:
     from roost.cli.access import by_keys
     from roost.cli.gateway_parts import said_where, upstream_settings
     from roost.gateway.upstream.gateway import open_upstream_gateway
@@ -109,6 +100,7 @@ async def _upstream(settings: Settings, targets: tuple[Target, ...], lifetime: L
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
         gateway = await open_upstream_gateway(upstream_settings(settings, targets), authorise)
+    servers.attach(targets, gateway.use)
     return await _live(settings, stores, gateway, lifetime, f"in front of {len(targets)} servers")
 
 

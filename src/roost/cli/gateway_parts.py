@@ -215,6 +215,7 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
             queue_wait_s=settings.queue_wait_s,
             attempts=settings.retry_attempts,
             probe_s=settings.upstream_probe_s,
+            stall_s=settings.upstream_stall_s,
             fleet=fleet_settings(settings),
         ),
         passage=PassageLimits(
@@ -226,4 +227,5 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
         allowed_hosts=settings.allowed_hosts,
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
         probe_path=settings.upstream_probe_path,
+        models_s=settings.upstream_models_s,
     )

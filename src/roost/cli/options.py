@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -54,10 +54,13 @@ def open_home(settings: Settings) -> Home:
     return Home.open(Path(settings.home))
 
 
-def start_lifetime(arguments: argparse.Namespace) -> Lifetime:
+def start_lifetime(
+    arguments: argparse.Namespace, on_reload: Callable[[Settings], None] = lambda _: None
+) -> Lifetime:
     """Set up the log of a serving verb, and its signals.
 
-    HUP sets the log up again from settings read anew; one that has become wrong changes nothing.
+    HUP sets the log up again from settings read anew, and hands them to `on_reload`; one that has
+    become wrong, which that may find as well by raising `bad_request`, changes nothing.
     """
     from roost.cli.lifetime import Lifetime
     from roost.observe import logs
@@ -65,6 +68,7 @@ def start_lifetime(arguments: argparse.Namespace) -> Lifetime:
     def reload() -> None:
         try:
             settings = read(vars(arguments)).settings
+            on_reload(settings)
         except RoostError as error:
             logs.get().warning("reload_refused", reason=error.failure.message)
             return

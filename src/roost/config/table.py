@@ -156,8 +156,16 @@ TABLE: tuple[Setting, ...] = (
         *("upstream.queue_length", 0, "requests", "How many may wait in --upstream mode."),
         inherits="queue.length",
     ),
+    Setting("upstream.urls", (), "", "Servers beside those of --upstream.", reloadable=True),
+    Setting(
+        *("upstream.keys", (), "", "Keys of upstream.urls, in their order; - for none."),
+        secret=True,
+        reloadable=True,
+    ),
     Setting("upstream.probe_path", "", "", "Address to probe; empty tries the usual ones."),
     _seconds("upstream.probe_s", 2, "Between probes of a server, and until one must answer."),
+    _seconds("upstream.models_s", 30, "Between looks at what a healthy server lists."),
+    _seconds("upstream.stall_s", 30, "Silence of all its answers at which a server hangs."),
     _seconds("upstream.connect_s", 2, "Until a connection to a server must stand."),
     _seconds("upstream.kept_s", 4, "How long an unused connection to a server is kept."),
     _seconds("upstream.first_byte_s", 600, "Until the first byte of an answer must have come."),
@@ -243,8 +251,12 @@ class Settings(NamedTuple):
     strict: bool
     upstream_max_in_flight: int
     upstream_queue_length: int
+    upstream_urls: tuple[str, ...]
+    upstream_keys: tuple[str, ...]
     upstream_probe_path: str
     upstream_probe_s: float
+    upstream_models_s: float
+    upstream_stall_s: float
     upstream_connect_s: float
     upstream_kept_s: float
     upstream_first_byte_s: float

@@ -26,15 +26,15 @@ from tests.gateway.upstream.conftest import (
 POOL = PoolSettings(max_in_flight=8, probe_s=0.05, stall_s=0.1)
 
 
-def moving_on(gate: asyncio.Event) -> Script:
-    """Build a script that sends an event, and the next ones once the gate opens."""
+def moving_on(beat: asyncio.Event) -> Script:
+    """Build a script that sends an event, and one more at each beat."""
 
     async def script(writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
-        writer.write(STREAM + chunk(EVENT))
-        await gate.wait()
+        writer.write(STREAM)
         while not writer.is_closing():
             writer.write(chunk(EVENT))
-            await asyncio.sleep(0.01)
+            await beat.wait()
+            beat.clear()
 
     return script
 
@@ -64,40 +64,44 @@ async def test_a_hung_server_gets_nothing_new(
 
 
 async def test_one_that_moves_is_enough(eventually: Eventually) -> None:
-    """Of two answers one goes on: the server works, and gets more."""
-    gate = asyncio.Event()
-    server = FakeServer(moving_on(gate))
+    """One of two answers goes on: the server works and gets more, until that one ends as well."""
+    beat = asyncio.Event()
+    server = FakeServer(moving_on(beat))
     async with fleet(server, pool=POOL) as world:
-        first = await world.client()
-        await first.send(chat())
-        await eventually(lambda: world.view.servers[0].stalled)
-        gate.set()
-        await eventually(lambda: not world.view.servers[0].stalled)
+        moving, still = await world.client(), await world.client()
+        await moving.send(chat())
+        await eventually(lambda: len(server.asked) == 1)
         server.script = hang
-        second = await world.client()
-        await second.send(chat())
-        await eventually(lambda: len(server.asked) == 2)
-        await asyncio.sleep(0.2)
-        assert not world.view.servers[0].stalled
-        first.close()
+        await still.send(chat())
+        await eventually(lambda: world.view.servers[0].stalled)
+
+        def works() -> bool:
+            beat.set()
+            return not world.view.servers[0].stalled
+
+        await eventually(works)
+        moving.close()
         await eventually(lambda: world.view.servers[0].stalled)
 
 
 async def test_a_slow_server_is_known_to_be_slow(eventually: Eventually) -> None:
-    """After one answer that took long to begin, as long a silence is no stall any more."""
+    """After one answer that took long to begin, a silence that long is no stall any more."""
+    gate = asyncio.Event()
 
     async def slow(writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
-        await asyncio.sleep(0.15)
+        await gate.wait()
         await answer(writer, gone)
 
     server = FakeServer(slow)
     async with fleet(server, pool=POOL) as world:
-        assert (await world.ask(chat())).status == 200
+        client = await world.client()
+        await client.send(chat())
+        await eventually(lambda: world.view.servers[0].stalled)
+        gate.set()
+        assert (await client.reply()).status == 200
         assert not world.view.servers[0].stalled
         server.script = hang
-        busy = await world.client()
-        await busy.send(chat())
-        await eventually(lambda: world.in_flight == 1)
-        await asyncio.sleep(0.2)
-        assert not world.view.servers[0].stalled
+        sent_s = asyncio.get_running_loop().time()
+        await client.send(chat())
         await eventually(lambda: world.view.servers[0].stalled)
+        assert asyncio.get_running_loop().time() - sent_s > 4 * POOL.stall_s

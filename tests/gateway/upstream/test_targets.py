@@ -12,7 +12,7 @@ from roost.gateway.upstream.headers import (
     request_prefix,
 )
 from roost.gateway.upstream.routes import ROUTES, ProxyRoute
-from roost.gateway.upstream.targets import Target, parse_target
+from roost.gateway.upstream.targets import Target, parse_target, parse_targets
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,36 @@ def test_nonsense_is_refused(text: str) -> None:
     """No user part, no query, no white space, no other scheme."""
     with pytest.raises(ValueError, match=r"upstream|port"):
         parse_target(text, 1)
+
+
+def names(*urls: str, before: tuple[Target, ...] = ()) -> list[str]:
+    """Parse a list and name its servers."""
+    return [target.name for target in parse_targets(urls, [], before)]
+
+
+def test_a_list_has_keys_in_its_order() -> None:
+    """A dash and a missing key are none; more keys than servers are a mistake."""
+    targets = parse_targets(["http://a", "x=http://b", "http://c"], ["-", "k"])
+    assert [(t.name, t.host, t.key) for t in targets] == [
+        ("upstream-1", "a", None),
+        ("x", "b", "k"),
+        ("upstream-3", "c", None),
+    ]
+    with pytest.raises(ValueError, match="more keys"):
+        parse_targets(["http://a"], ["k", "k"])
+    with pytest.raises(ValueError, match="the name x"):
+        parse_targets(["x=http://a", "x=http://b"], [])
+
+
+def test_taking_one_away_renames_nobody() -> None:
+    """A server keeps its name wherever it stands in the list; a new one gets one that is free."""
+    before = parse_targets(["http://a", "http://b", "http://a"], [])
+    assert names("http://b", before=before) == ["upstream-2"]
+    assert names("http://b", "http://c", before=before) == ["upstream-2", "upstream-4"]
+    assert names("http://a", "http://a", before=before) == ["upstream-1", "upstream-3"]
+    assert names("http://c", "http://a", before=before[:2]) == ["upstream-3", "upstream-1"]
+    assert names("http://c", "http://d") == ["upstream-1", "upstream-2"]
+    assert names("upstream-2=http://c", "http://d") == ["upstream-2", "upstream-3"]
 
 
 def test_authority_and_url() -> None:

@@ -275,7 +275,7 @@ class Proxy:
             self._metrics("roost_requests_total", outcome, route.dialect).inc()
 
     def _glance(self, passage: Passage) -> bool:
-        if len(passage.tried) >= len(self.servers):
+        if all(server.name in passage.tried for server in self.servers.current):
             return False
         name = self.pool.on_glance(self._dice, passage.model)
         if name is None:

@@ -41,10 +41,6 @@ class Servers:
         """Return the server behind a name."""
         return self._current[name]
 
-    def __len__(self) -> int:
-        """How many names there are."""
-        return len(self._current)
-
     @property
     def current(self) -> tuple[Server, ...]:
         """The servers that have a name now."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -44,8 +46,8 @@ def parse_target(text: str, number: int, key: str | None = None) -> Target:
     A trailing `/v1` is taken off, because clients are often configured with it. `ValueError` for
     what is not plain `http(s)://host[:port][/path]`: no user part, no query, no other scheme.
     """
-    name, found, url = text.partition("=")
-    if not found or "/" in name:
+    name, _, url = text.partition("=")
+    if not _has_name(text):
         name, url = f"upstream-{number}", text
     scheme, found, rest = url.partition("://")
     if scheme not in _PORTS or not found:
@@ -56,6 +58,43 @@ def parse_target(text: str, number: int, key: str | None = None) -> Target:
     if not _NAME.match(name) or not _BASE.match(base):
         raise ValueError("an upstream has a plain name and a plain path")
     return Target(name, host, port, scheme == "https", base.removesuffix("/v1"), key)
+
+
+def parse_targets(
+    urls: Sequence[str], keys: Sequence[str], before: Sequence[Target] = ()
+) -> tuple[Target, ...]:
+    """Parse a list of servers with their keys, in the same order; "-" or nothing is no key.
+
+    A server without a name that was in the list `before` keeps the name it had there, so that
+    taking one away renames nobody. `ValueError` for more keys than servers, or a name twice.
+    """
+    if len(keys) > len(urls):
+        raise ValueError("there are more keys than servers")
+    padded = [*keys, *["-"] * (len(urls) - len(keys))]
+    numbers = itertools.count(len(urls) + 1)
+    taken = {target.name for target in before}
+    targets: list[Target] = []
+    for place, (url, key) in enumerate(zip(urls, padded, strict=True), start=1):
+        target = parse_target(url, place, None if key == "-" else key)
+        if not _has_name(url):
+            mine = (b.name for b in before if same_address(b, target) and not _in(targets, b.name))
+            fresh = (f"upstream-{n}" for n in itertools.chain([place], numbers))
+            free = (name for name in fresh if name not in taken and not _in(targets, name))
+            name = next(itertools.chain(mine, free))
+            target = msgspec.structs.replace(target, name=name)
+        if _in(targets, target.name):
+            raise ValueError(f"two servers have the name {target.name}")
+        targets.append(target)
+    return tuple(targets)
+
+
+def _in(targets: Sequence[Target], name: str) -> bool:
+    return any(target.name == name for target in targets)
+
+
+def _has_name(text: str) -> bool:
+    name, found, _ = text.partition("=")
+    return bool(found) and "/" not in name
 
 
 def same_address(one: Target, other: Target) -> bool:
