@@ -50,7 +50,7 @@ class Times(msgspec.Struct, frozen=True):
     after_s: float = 8.0
 
 
-SHORT = Times(level_s=0.5, calm_s=0.5, storm_s=0.4, after_s=0.8)
+SHORT = Times(level_s=0.4, calm_s=0.4, storm_s=0.3, after_s=0.5)
 
 
 class Level(msgspec.Struct, frozen=True):

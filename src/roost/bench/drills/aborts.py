@@ -54,7 +54,7 @@ def leaving(dice: random.Random, chat: Chat) -> Chat:
 
 async def _drill(fleet: Fleet, plan: Plan) -> Report:
     dice = random.Random(5)
-    seconds = plan.pick(short=1.6, full=8.0)
+    seconds = plan.pick(short=1.2, full=8.0)
 
     def chat(_number: int) -> Chat:
         content = scripted(dice, PIECES, GAP_MS, prefill_ms_per_token=PREFILL_MS)

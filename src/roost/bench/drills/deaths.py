@@ -16,13 +16,14 @@ from roost.bench.drills.asking import Answer, Chat, ask, scripted
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Check, Report, none_of, table
-from roost.bench.drills.stage import FleetView, Running, Stage
+from roost.bench.drills.stage import FleetView, Node, Running, Stage
 from roost.bench.processes import family
 
 MEMBERS, SLOTS = 2, 2
 STREAMS = MEMBERS * 1
 Phase = Literal["prefill", "decode"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
+PROMPT_TOKENS, PREFILL_TOKENS = 60, 500
 DEADLY_S = {"prefill": 0.3, "decode": 0.4}
 
 
@@ -44,8 +45,9 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
             figures |= {f"{phase}_{end}": float(count) for end, count in ends.items()}
     after = await at_once([_chat(fleet, dice, None) for _ in range(MEMBERS * SLOTS)])
     served = Counter(a.node for a in after if a.end == "complete")
-    everybody = all(served[name] for name in fleet.members)
-    checks.append(Check("both serve again", everybody, f"{dict(served)}"))
+    # A model that is still loaded elsewhere need not be loaded again where its runtime died.
+    usable = sum(served.values()) == len(after) and (bool(stage.real) or len(served) == MEMBERS)
+    checks.append(Check("they serve again", usable, f"{dict(served)}"))
     heads = ("killed in", "asked", "on the victim", "complete", "error events", "[DONE] after one")
     what = "runtime's process" if stage.real else "node"
     return Report(f"E8 death of a {what}", (table(heads, rows),), figures, tuple(checks))
@@ -54,8 +56,8 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
 def _chat(fleet: Fleet, dice: random.Random, phase: Phase | None) -> Chat:
     port, model = fleet.port, fleet.stage.model
     if fleet.stage.real:
-        words = "word " * (1100 if phase == "prefill" else 1)
-        tokens = 4 if phase is None else 40 if phase == "prefill" else 300
+        words = "word " * (500 if phase == "prefill" else 1)
+        tokens = 4 if phase is None else 20 if phase == "prefill" else 200
         content = f"{dice.getrandbits(32)} {words}"
         return Chat(port, model, content, tokens, ignore_eos=True, timeout_s=120)
     if phase == "prefill":
@@ -67,9 +69,7 @@ async def _round(fleet: Fleet, dice: random.Random, phase: Phase) -> tuple[list[
     """Ask as many as there are nodes, and strike one that computes."""
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(ask(_chat(fleet, dice, phase))) for _ in range(STREAMS)]
-        await asyncio.sleep(DEADLY_S[phase] * (4 if fleet.stage.real else 1))
-        view = await fleet.gateway.view()
-        victim = max(view.nodes, key=lambda node: node.in_flight).id
+        victim = await _ripe(fleet, phase)
         if fleet.stage.real:
             os.kill(runtime_of(fleet.members[victim]), signal.SIGKILL)
         else:
@@ -77,6 +77,22 @@ async def _round(fleet: Fleet, dice: random.Random, phase: Phase) -> tuple[list[
     if not fleet.stage.real:
         await fleet.restart(victim)
     return [task.result() for task in asked], victim
+
+
+async def _ripe(fleet: Fleet, phase: Phase) -> str:
+    """Wait until a node computes what this phase is about, and name it."""
+    if fleet.stage.real and phase == "decode":
+        # A runtime may have to be loaded first, so only tokens of an answer show that it decodes.
+        view = await fleet.seen(lambda view: max(map(_answering, view.nodes)) > 0, "one decodes")
+        return max(view.nodes, key=_answering).id
+    await asyncio.sleep(DEADLY_S[phase] * (4 if fleet.stage.real else 1))
+    view = await fleet.gateway.view()
+    return max(view.nodes, key=lambda node: node.in_flight).id
+
+
+def _answering(node: Node) -> int:
+    slots = [slot for runtime in node.runtimes for slot in runtime.slots]
+    return sum(slot.busy and PROMPT_TOKENS < slot.tokens < PREFILL_TOKENS for slot in slots)
 
 
 def runtime_of(node: Running) -> int:

@@ -67,7 +67,9 @@ async def _drill(stage: Stage, server: Running, plan: Plan, where: str) -> Repor
     after = await at_once(
         [Chat(server.port, stage.model, scripted(dice, 3, 5.0)) for _ in range(SLOTS)]
     )
-    return _report(where, (alone, beside.result()), cut_s, tails, (view.held, after))
+    # In a short run p99 is one arrival, and the machine's as much as roost's.
+    bars = (plan.pick(short=1.5, full=GAP_RATIO_P50), plan.pick(short=4.0, full=GAP_RATIO_P99))
+    return _report(where, bars, (alone, beside.result()), (cut_s, tails), (view.held, after))
 
 
 def _stuck(chat: Chat) -> socket.socket:
@@ -110,13 +112,13 @@ def _rest(connection: socket.socket) -> bytes:
 
 def _report(
     where: str,
+    bars: tuple[float, float],
     neighbours: tuple[Answer, Answer],
-    cut_s: float,
-    tails: list[bytes],
+    cut: tuple[float, list[bytes]],
     after: tuple[int, list[Answer]],
 ) -> Report:
     alone, beside = neighbours
-    held, answers = after
+    (cut_s, tails), (held, answers) = cut, after
     p50s, p99s = ([quantile(a.gaps_s, q) for a in neighbours] for q in (0.5, 0.99))
     rows = [
         [name, str(len(a.stamps)), ms(p50), ms(p99)]
@@ -125,8 +127,8 @@ def _report(
     usable = sum(answer.end == "complete" for answer in answers)
     checks = (
         Check("the neighbour's answer is whole", beside.end == "complete", beside.end),
-        at_most("its gaps beside stuck clients over alone, p50", p50s[1] / p50s[0], GAP_RATIO_P50),
-        at_most("the same, p99", p99s[1] / p99s[0], GAP_RATIO_P99),
+        at_most("its gaps beside stuck clients over alone, p50", p50s[1] / p50s[0], bars[0]),
+        at_most("the same, p99", p99s[1] / p99s[0], bars[1]),
         at_most("stuck clients cost their place for", cut_s, WRITE_DEADLINE_S + LATE_S, " s"),
         none_of("stuck clients told [DONE]", sum(b"[DONE]" in tail for tail in tails)),
         none_of("held afterwards", held),

@@ -43,9 +43,10 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """One slot of a runtime."""
+    """One slot of a runtime, with the tokens it holds."""
 
     busy: bool
+    tokens: int = 0
 
 
 class Runtime(msgspec.Struct, frozen=True):
