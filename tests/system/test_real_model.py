@@ -222,9 +222,18 @@ def test_a_killed_runtime_is_an_error_event_and_starts_again(served: Roost, open
     )
 
 
-def test_metrics_tell_what_happened(served: Roost) -> None:
+def test_metrics_tell_what_happened(served: Roost, openai: Client) -> None:
     """The names of the documentation are there, with counts that moved."""
-    text = fetch(served.url(), "/metrics").decode()
+    url, client = served.url(), openai(served.url())
+    for _ in range(2):
+        client.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": "Count to three."}], max_tokens=4
+        )
+    leaver = post(url, {**LONG, "stream": True})
+    wait(lambda: busy_slots(url) == 1 and ended_prefill(url), "a stream in decode")
+    leaver.close()
+    wait(lambda: idle(url), "a free slot")
+    text = fetch(url, "/metrics").decode()
     for line in (
         r'roost_requests_total\{dialect="openai",outcome="complete"\} [1-9]',
         r"roost_prefill_tokens_total [1-9]",

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from roost.fleet.upstream_pool import PoolSettings
+from roost.observe import logs
 from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import (
     EVENT,
@@ -44,6 +45,7 @@ async def test_a_hung_server_gets_nothing_new(
     script: Script, eventually: Eventually, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is healthy by its probes, and full by its silence; log and metric say so."""
+    logs.configure(form="json")
     server = FakeServer(script)
     async with fleet(server, pool=POOL) as world:
         busy = await world.client()
@@ -59,8 +61,9 @@ async def test_a_hung_server_gets_nothing_new(
         busy.close()
         await eventually(lambda: not world.view.servers[0].stalled)
         assert (await world.ask(chat())).status == 200
-        lines = [line for line in capsys.readouterr().out.split("\n") if "upstream_stall" in line]
-        assert ["stalled=True" in line for line in lines] == [True, False]
+        said = [msgspec.json.decode(line) for line in capsys.readouterr().err.splitlines()]
+        changes = [line["stalled"] for line in said if line["event"] == "upstream_stall"]
+        assert changes == [True, False]
 
 
 async def test_one_that_moves_is_enough(eventually: Eventually) -> None:
