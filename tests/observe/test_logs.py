@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -146,3 +147,18 @@ def test_metrics_in_code_are_those_of_the_list() -> None:
         and isinstance(call.args[0], ast.Constant)
     }
     assert used == {metric.name for metric in METRICS}
+
+
+class NobodyReads(io.StringIO):
+    """A pipe whose other end is closed."""
+
+    def write(self, text: str, /) -> int:
+        """Fail."""
+        raise BrokenPipeError(text)
+
+
+def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this TERM found a gateway that could not say that it was stopping, and did not."""
+    monkeypatch.setattr("sys.stderr", NobodyReads())
+    logs.configure(form="json")
+    logs.get().warning("stopping", grace_s=1.0)

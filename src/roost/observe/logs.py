@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Protocol, cast
 
 import structlog
@@ -48,6 +49,17 @@ def _escaped(value: object) -> object:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
 
 
+class _Stderr(structlog.PrintLogger):
+    """One whose reader may be gone: that must not stop whoever has something to say."""
+
+    def msg(self, message: str) -> None:
+        """Write a line, or lose it."""
+        with suppress(OSError, ValueError):
+            super().msg(message)
+
+    log = debug = info = warning = error = msg
+
+
 def configure(level: str = "info", form: str = "auto") -> None:
     """Set up stderr once per process: `level` debug|info|warning|error, `form` auto|json|human."""
     human = form == "human" or (form == "auto" and sys.stderr.isatty())
@@ -66,7 +78,7 @@ def configure(level: str = "info", form: str = "auto") -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         # Looked up when a line is written: whoever redirects stderr later gets the lines.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: _Stderr(sys.stderr),
         cache_logger_on_first_use=False,
     )
 
