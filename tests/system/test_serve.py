@@ -241,6 +241,12 @@ def test_flags_of_the_other_mode_are_refused(start: Start) -> None:
         assert "no effect" in gateway.output
 
 
+def test_a_flag_of_both_modes_is_taken_by_both(start: Start) -> None:
+    """What bounds the fleet's queue by one flag bounds that of a front as well."""
+    start("gateway", "--port", "0", "--queue-length", "3", "--max-in-flight-decodes", "2").url()
+    start("gateway", "--port", "0", "--upstream", "http://127.0.0.1:1", "--queue-length", "3").url()
+
+
 ANOTHER = {
     "general.name": Typed("str", "another"),
     "llama.context_length": Typed("u32", 65_536),

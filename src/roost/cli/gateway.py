@@ -64,12 +64,21 @@ def main(arguments: list[str]) -> int:
 
 
 def _check_flags(loaded: Loaded, *, upstream: bool) -> None:
-    """Refuse flags that the chosen mode does not read, rather than ignoring them."""
+    """Refuse flags that the chosen mode does not read, rather than ignoring them.
+
+    One flag may count for several rows; it is refused if none of them is read.
+    """
     useless = FLEET_ONLY if upstream else UPSTREAM_ONLY
-    for name, origin in loaded.origins.items():
-        if origin.startswith("--") and name.startswith(useless):
+    flags = {name: origin for name, origin in loaded.origins.items() if origin.startswith("--")}
+    read = {origin for name, origin in flags.items() if not _is_one_of(name, useless)}
+    for name, origin in flags.items():
+        if origin not in read:
             mode = "with --upstream" if upstream else "without --upstream"
             raise fail("bad_request", f"{origin} has no effect {mode}.", param=name)
+
+
+def _is_one_of(name: str, rows: tuple[str, ...]) -> bool:
+    return name in rows or name.startswith(tuple(row for row in rows if row.endswith(".")))
 
 
 async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
