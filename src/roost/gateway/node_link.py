@@ -105,7 +105,7 @@ class NodeLink:
         loop = asyncio.get_running_loop()
         end = GatewayEnd(settings.gateway, settings.link, loop.time())
         limits = PumpSettings(message_max_bytes=settings.message_max_bytes)
-        self._pump = Pump(end, connection, self._deliver, limits, loop.time)
+        self._pump = Pump(end, connection, self._deliver, limits, loop.time, self._note_heard)
         self._credit = settings.credit
         self._listener = listener
         self._tickets: dict[StreamId, Ticket] = {}
@@ -180,7 +180,6 @@ class NodeLink:
             self._listener.node_left(self)
 
     async def _deliver(self, message: FromNode) -> None:
-        self._note_heard()
         match message:
             case Hello():
                 self.node, self.instance = message.node, message.instance

@@ -62,7 +62,11 @@ class End(Protocol[_Out, _In]):
 
 
 class Pump(Generic[_Out, _In]):
-    """One end, one connection, until either is closed."""
+    """One end, one connection, until either is closed.
+
+    `deliver` gets what the end lets through, `heard` is called for every message: an answer to a
+    ping is a sign of life too, although nobody behind the end ever sees it.
+    """
 
     def __init__(
         self,
@@ -71,12 +75,14 @@ class Pump(Generic[_Out, _In]):
         deliver: Callable[[_In], Awaitable[None]],
         settings: PumpSettings,
         clock: Callable[[], float],
+        heard: Callable[[], None] | None = None,
     ) -> None:
         self._end = end
         self._connection = connection
         self._deliver = deliver
         self._settings = settings
         self._clock = clock
+        self._heard = heard
         self._queue: asyncio.Queue[_Out] = asyncio.Queue(settings.queue_max)
         self._close: Close | None = None
         self._closing = asyncio.Event()
@@ -119,6 +125,8 @@ class Pump(Generic[_Out, _In]):
             if message is None:
                 self._lost()
                 return
+            if self._heard is not None:
+                self._heard()
             for delivered in self._emit(self._end.on_message(message, self._clock())):
                 await self._deliver(delivered)
 
