@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr
 
 import pytest
 
@@ -157,8 +158,8 @@ class NobodyReads(io.StringIO):
         raise BrokenPipeError(text)
 
 
-def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_nobody_reads_stops_nobody() -> None:
     """Without this TERM found a gateway that could not say that it was stopping, and did not."""
-    monkeypatch.setattr("sys.stderr", NobodyReads())
     logs.configure(form="json")
-    logs.get().warning("stopping", grace_s=1.0)
+    with redirect_stderr(NobodyReads()):
+        logs.get().warning("stopping", grace_s=1.0)
