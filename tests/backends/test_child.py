@@ -14,6 +14,7 @@ import pytest
 
 from roost.backends.child import STDIN_MAX_BYTES, Child, Program, start
 from roost.errors import RoostError
+from tests.children import runs, seen
 from tests.conftest import Eventually
 
 PARENT = """
@@ -133,7 +134,7 @@ async def test_stubborn_program_is_killed_with_its_group(log: Path, eventually: 
     assert len(family) == 2
     await child.terminate(0.05)
     assert child.status == -signal.SIGKILL
-    await eventually(lambda: not any(map(_runs, family)))
+    await eventually(lambda: not any(map(runs, family)))
 
 
 async def test_terminate_is_idempotent_and_cancellable(log: Path, eventually: Eventually) -> None:
@@ -166,7 +167,7 @@ async def test_program_dies_with_its_shim(log: Path, eventually: Eventually) -> 
     (program,) = psutil.Process(child.pid).children()
     os.kill(child.pid, signal.SIGKILL)
     await child.reaped()
-    await eventually(lambda: not _runs(program))
+    await eventually(lambda: not runs(program))
 
 
 @pytest.mark.slow
@@ -180,7 +181,7 @@ async def test_no_orphan_after_kill_9_of_the_parent(log: Path, eventually: Event
         family = [psutil.Process(group), *psutil.Process(group).children(recursive=True)]
         assert len(family) == 2
         parent.kill()
-    await eventually(lambda: not any(map(_runs, family)))
+    await eventually(lambda: not any(map(runs, family)))
 
 
 async def test_log_is_bounded(log: Path) -> None:
@@ -206,12 +207,8 @@ async def test_nothing_is_left_after_twenty_starts(log: Path) -> None:
     assert (me.num_fds(), len(me.children(recursive=True))) == before
 
 
-def _runs(process: psutil.Process) -> bool:
-    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-
-
 def _pid_runs(pid: int) -> bool:
-    return psutil.pid_exists(pid) and _runs(psutil.Process(pid))
+    return seen([pid], lambda one: runs(psutil.Process(one))) == [True]
 
 
 def _mode(path: Path) -> int:

@@ -18,6 +18,7 @@ from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import kill_server, settings_in
+from tests.children import living, seen
 from tests.conftest import Eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(300)]
@@ -108,8 +109,7 @@ async def test_a_cancelled_load_leaves_nothing(
 
 
 def _largest_child_bytes() -> int:
-    children = psutil.Process().children(recursive=True)
-    return max((child.memory_info().rss for child in children), default=0)
+    return max(seen(living(recursive=True), lambda one: one.memory_info().rss), default=0)
 
 
 def _log(folder: Path) -> str:

@@ -30,6 +30,7 @@ from tests.backends.subjects import (
     kill_server,
     settings_in,
 )
+from tests.children import living, seen
 from tests.conftest import Eventually
 from tests.source import ROOT
 
@@ -90,8 +91,7 @@ def _left(folder: Path) -> list[str]:
     """List what a runtime has left behind: files where it listened, and processes."""
     run = folder / "run"
     files = [path.name for path in run.rglob("*")] if run.exists() else []
-    children = psutil.Process().children(recursive=True)
-    return files + [child.name() for child in children if child.status() != "zombie"]
+    return files + seen(living(recursive=True), psutil.Process.name)
 
 
 def _sent(folder: Path) -> list[dict[str, object]]:

@@ -13,6 +13,7 @@ from roost.core.request import Message
 from roost.errors import Failure, RoostError
 from roost.gateway.loop import loop_factory
 from tests.backends.subjects import CHATML
+from tests.children import called, runs
 from tests.conftest import Eventually, until
 
 TODAY = "2026-02-03"
@@ -120,10 +121,10 @@ async def test_refusals_come_through(template: str, reason: str, message: str) -
 
 
 async def _kill_child(subject: Renderer, *, settle: bool) -> None:
-    (child,) = [p for p in psutil.Process().children() if "render_child" in " ".join(p.cmdline())]
+    (child,) = called("render_child")
     child.kill()
     if settle:
-        await until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+        await until(lambda: not runs(child))
 
 
 @pytest.mark.parametrize("settle", [True, False], ids=["idle", "at once"])

@@ -12,6 +12,7 @@ from roost.core.ids import TenantId
 from roost.gateway.loop import loop_factory
 from roost.gateway.parser import Parser
 from roost.gateway.parsing import Job, Parsed, Unreadable, parse
+from tests.children import called
 
 GOOD = Job(
     "chat", b'{"messages":[{"role":"user","content":"hi"}]}', TenantId("t"), "m", strict=False
@@ -21,8 +22,7 @@ BAD = Job("chat", b'{"messages":3}', TenantId("t"), "m", strict=False)
 
 def children() -> list[psutil.Process]:
     """List the parsing children of this process."""
-    found = psutil.Process().children()
-    return [p for p in found if "parser_child" in " ".join(p.cmdline())]
+    return called("parser_child")
 
 
 @pytest.mark.parametrize(

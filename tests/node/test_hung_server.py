@@ -25,6 +25,7 @@ from roost.observe import logs
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello
 from tests.backends.subjects import MODEL, fake_server
+from tests.children import called
 from tests.conftest import Eventually
 from tests.node.gateway import TestGateway
 
@@ -81,9 +82,7 @@ async def _rig(folder: Path) -> AsyncIterator[Rig]:
 
 
 def _server_processes() -> list[psutil.Process]:
-    return [
-        p for p in psutil.Process().children(recursive=True) if "fake_llama" in str(p.cmdline())
-    ]
+    return called("fake_llama")
 
 
 async def test_a_stopped_server_is_noticed_while_it_answers(
