@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from roost.backends.base import Runtime, StartSettings
 from roost.core.ids import ModelId, RuntimeId
+from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Capabilities, Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
@@ -114,3 +116,11 @@ async def test_a_runtime_starts_with_its_own_key_and_files() -> None:
     )
     assert settings.start_timeout_s == 9.0
     assert progress == [1.0]
+
+
+def test_offers_say_what_the_cache_takes() -> None:
+    """Bytes of all slots and of a token, from the layers; unknown layers are unknown bytes."""
+    known = msgspec.structs.replace(_manifest(), kv=KvShape((KvLayers(30, 192, 192),)))
+    shelf = _shelf(Recording(), known, _manifest("other"))
+    offers = {offer.model: (offer.kv_bytes, offer.kv_token_bytes) for offer in shelf.offers()}
+    assert offers == {"m": (3 * 2048 * 23_040, 23_040), "other": (None, None)}

@@ -17,7 +17,8 @@ from roost.backends.llama_argv import SSE_PING_S, Launch
 WARNINGS = 2
 
 
-def _params(launch: Launch) -> object:
+def params_of(launch: Launch) -> object:
+    """Translate a launch into what the wheel takes."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -48,7 +49,7 @@ def serve(launch: Launch) -> int:
     import xllamacpp
 
     try:
-        server = xllamacpp.Server(_params(launch))
+        server = xllamacpp.Server(params_of(launch))
     except RuntimeError:
         return 1
     assert server.listening_address

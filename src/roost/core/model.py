@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from roost.core.ids import ModelId
+from roost.core.kv import KvShape
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -15,6 +16,7 @@ class Manifest(msgspec.Struct, frozen=True):
     `chat_template` is None where the model has none (a base model): chat is then refused.
     `control_tokens` are the texts of tokens that steer the model; user text must never become one.
     `max_token_bytes` is the longest token's length: a text has at least bytes / that tokens.
+    `kv` is what its layers keep of each token, None where nobody knows.
     `source` says where it came from (`pypi:…`, `hf:…`, `file:…`), `licence` what its source states.
     """
 
@@ -32,6 +34,7 @@ class Manifest(msgspec.Struct, frozen=True):
     add_bos: bool = False
     control_tokens: tuple[str, ...] = ()
     max_token_bytes: int = 0
+    kv: KvShape | None = None
     source: str = ""
     licence: str = ""
     created_unix_s: int = 0

@@ -40,7 +40,8 @@ class ModelOffer(msgspec.Struct, frozen=True):
     """A model this node could serve: `slots` and `ctx` tokens per slot once its runtime runs.
 
     `usable` is False after a load that failed and has not succeeded since. `backend` is the name of
-    the one that runs it, "" where nobody knows.
+    the one that runs it, "" where nobody knows. `kv_bytes` is what its runtime's KV cache takes,
+    `kv_token_bytes` what each token takes of it; None where nobody knows.
     """
 
     model: ModelId
@@ -52,6 +53,8 @@ class ModelOffer(msgspec.Struct, frozen=True):
     has_chat: bool = True
     max_token_bytes: int = 0
     backend: str = ""
+    kv_bytes: int | None = None
+    kv_token_bytes: int | None = None
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

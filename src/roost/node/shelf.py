@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.backends.base import Backend, Runtime, StartSettings
+from roost.core.kv import KvCost, KvPlan, cost_of
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
@@ -55,19 +56,7 @@ class Shelf:
 
     def offers(self) -> list[ModelOffer]:
         """What this node could serve."""
-        return [
-            ModelOffer(
-                model=model.id,
-                slots=self._settings.options.slots,
-                ctx=self._ctx(model),
-                created_unix_s=model.created_unix_s,
-                size_bytes=model.size_bytes,
-                has_chat=model.chat_template is not None,
-                max_token_bytes=model.max_token_bytes,
-                backend=self._backend_name(model),
-            )
-            for model in self._models.values()
-        ]
+        return [self._offer(model) for model in self._models.values()]
 
     async def start(
         self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
@@ -85,6 +74,27 @@ class Shelf:
             log_path=f"{self._settings.log_folder}/{_file_name(model)}.log",
         )
         return await backend.start(key, manifest, settings, on_progress)
+
+    def _offer(self, model: Manifest) -> ModelOffer:
+        kv = self._kv(model)
+        return ModelOffer(
+            model=model.id,
+            slots=self._settings.options.slots,
+            ctx=self._ctx(model),
+            created_unix_s=model.created_unix_s,
+            size_bytes=model.size_bytes,
+            has_chat=model.chat_template is not None,
+            max_token_bytes=model.max_token_bytes,
+            backend=self._backend_name(model),
+            kv_bytes=kv.total if kv else None,
+            kv_token_bytes=kv.per_token if kv else None,
+        )
+
+    def _kv(self, model: Manifest) -> KvCost | None:
+        options = self._settings.options
+        if model.kv is None:
+            return None
+        return cost_of(model.kv, KvPlan(self._ctx(model), options.slots, options.batch))
 
     def _backend_name(self, model: Manifest) -> str:
         """Name the backend; a model that none serves is offered, and says why when it is asked."""

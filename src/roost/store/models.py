@@ -286,5 +286,6 @@ def _manifest(model: ModelId, path: Path, stamp: Stamp, found: str, facts: Facts
         add_bos=facts.add_bos,
         control_tokens=facts.control_tokens,
         max_token_bytes=facts.max_token_bytes,
+        kv=facts.kv,
         created_unix_s=int(time.time()),
     )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from roost.core.kv import KvShape
 from roost.errors import RoostError, fail
 from roost.store import ggml
 from roost.store.gguf import ArrayRef, Header, Value, read_numbers, read_strings
+from roost.store.kv_layers import read_kv_shape
 
 if TYPE_CHECKING:
     from roost.store.gguf import Buffer
@@ -40,6 +42,7 @@ class Facts(msgspec.Struct, frozen=True):
     add_bos: bool = False
     control_tokens: tuple[str, ...] = ()
     max_token_bytes: int = 0
+    kv: KvShape | None = None
 
 
 def read_facts(buffer: Buffer, header: Header) -> Facts:
@@ -71,6 +74,7 @@ def read_facts(buffer: Buffer, header: Header) -> Facts:
         add_bos=_adds_bos(meta),
         control_tokens=_control_tokens(tokens, types),
         max_token_bytes=_longest(tokens, types, vocab) if vocab in _COUNTABLE else 0,
+        kv=read_kv_shape(buffer, header),
     )
 
 
