@@ -24,7 +24,30 @@ LAYERS_MAX = 4096
 
 # Every layer keeps keys and values of every token.
 _PLAIN = frozenset(
-    ["llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "phi2", "phi3", "gemma", "stablelm", "starcoder2", "olmo", "olmo2", "granite", "granitemoe", "internlm2", "falcon", "gpt2", "gptneox", "smollm3", "minicpm", "command-r", "nemotron", "openelm", "deci", "mistral3"]
+    {
+        *("llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "phi2", "phi3", "gemma"),
+        *(
+            "stablelm",
+            "starcoder2",
+            "olmo",
+            "olmo2",
+            "granite",
+            "granitemoe",
+            "internlm2",
+            "falcon",
+        ),
+        *(
+            "gpt2",
+            "gptneox",
+            "smollm3",
+            "minicpm",
+            "command-r",
+            "nemotron",
+            "openelm",
+            "deci",
+            "mistral3",
+        ),
+    }
 )
 
 
