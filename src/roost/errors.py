@@ -96,6 +96,23 @@ REASONS: dict[str, Kind] = {
         "The address exists but not for this method.",
         "Use the method that the message names.",
     ),
+    "key_in_use": Kind(
+        Fault.CALLER,
+        409,
+        retryable=True,
+        meaning="A request with this `Idempotency-Key` is still running.",
+        remedy="Wait as long as `retry-after` says and ask again, or attach to its stream.",
+    ),
+    "answer_not_kept": _caller(
+        409,
+        "The request with this `Idempotency-Key` has run; its answer was too large to keep.",
+        "Use a new key to have it run again, or raise the `idempotency.*` settings.",
+    ),
+    "key_reused": _caller(
+        422,
+        "This `Idempotency-Key` was sent before with another request.",
+        "Use a new key for every request that is not the same.",
+    ),
     "request_timeout": _caller(
         408,
         "Headers or body did not arrive within the receipt deadline.",

@@ -165,6 +165,14 @@ class Client:
         """Leave what arrives in the kernel, as a client that hangs does."""
         cast("asyncio.Transport", self.writer.transport).pause_reading()
 
+    def resume_reading(self) -> None:
+        """Read again."""
+        cast("asyncio.Transport", self.writer.transport).resume_reading()
+
+    async def rest(self) -> Reply:
+        """Read the body of a stream whose head has been read."""
+        return await self._chunks(Reply(0, {}, b""))
+
     def close(self) -> None:
         """Drop the connection without a word."""
         self.writer.transport.abort()

@@ -6,7 +6,7 @@ import pytest
 
 from roost.core.request import ServiceClass
 from roost.errors import RoostError
-from roost.gateway.asked import asked_class
+from roost.gateway.asked import asked_class, asked_key
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,17 @@ def test_wrong_class(header: bytes | None, in_body: object) -> None:
 def test_asking_may_only_lower(header: bytes | None, best: ServiceClass, found: str) -> None:
     """A key's class is the best that its requests may have."""
     assert asked_class(header, None, best) == found
+
+
+@pytest.mark.parametrize("header", [b"", b"a b", b"k" * 256, b"k\xc3\xa4se", b"tab\t", b"\x7f"])
+def test_unfit_key(header: bytes) -> None:
+    """A key is 1 to 255 visible ASCII characters; the failure names the header."""
+    with pytest.raises(RoostError) as caught:
+        asked_key(header)
+    assert caught.value.failure.param == "idempotency-key"
+
+
+def test_key() -> None:
+    """None where there is none, otherwise the key as it was sent."""
+    assert asked_key(None) is None
+    assert asked_key(b"!" + b"k" * 253 + b"~") == "!" + "k" * 253 + "~"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from roost.errors import fail
+from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.gateway.assemble import GatewaySettings
@@ -52,6 +53,7 @@ GATEWAY_SETTINGS = (
     "stream.",
     "link.",
     "retry.",
+    "idempotency.",
     "affinity.",
     "breaker.",
     "max_in_flight_decodes",
@@ -181,6 +183,12 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
             offload_bytes=settings.body_offload_bytes,
             strict=settings.strict,
             relay=relay,
+            idempotency=IdempotencySettings(
+                ttl_s=settings.idempotency_ttl_s,
+                entries=settings.idempotency_entries,
+                answer_max_bytes=settings.idempotency_answer_max_bytes,
+                answers_max_bytes=settings.idempotency_answers_max_bytes,
+            ),
         ),
         link=GatewayLinkSettings(
             name,

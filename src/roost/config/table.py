@@ -121,6 +121,10 @@ TABLE: tuple[Setting, ...] = (
     _seconds("breaker.open_s", 5, "Until a closed-off node is tried again; doubled each time."),
     _seconds("breaker.open_max_s", 60, "Longest time until a closed-off node is tried again."),
     Setting("breaker.successes", 2, "requests", "In a row that give it back its work.", least=1),
+    _seconds("idempotency.ttl_s", 86_400, "How long an ending is remembered under its key."),
+    Setting("idempotency.entries", 10_000, "keys", "Remembered Idempotency-Keys.", least=1),
+    _bytes("idempotency.answer_max_bytes", 1_048_576, "Largest answer kept to be given again."),
+    _bytes("idempotency.answers_max_bytes", 67_108_864, "All such answers; the oldest go first."),
     Setting("affinity.entries", 100_000, "entries", "Remembered ends of conversations."),
     _seconds("affinity.ttl_s", 3600, "How long the end of a conversation is remembered."),
     _seconds("runtime.start_timeout_s", 120, "Until a runtime must be ready."),
@@ -228,6 +232,10 @@ class Settings(NamedTuple):
     breaker_open_s: float
     breaker_open_max_s: float
     breaker_successes: int
+    idempotency_ttl_s: float
+    idempotency_entries: int
+    idempotency_answer_max_bytes: int
+    idempotency_answers_max_bytes: int
     affinity_entries: int
     affinity_ttl_s: float
     runtime_start_timeout_s: float

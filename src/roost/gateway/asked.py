@@ -8,6 +8,8 @@ from roost.core.request import ServiceClass
 from roost.errors import fail
 
 CLASS_HEADER = b"x-roost-class"
+KEY_HEADER = b"idempotency-key"
+KEY_MAX_CHARS = 255
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 
 
@@ -27,3 +29,16 @@ def asked_class(
             return max(known, best, key=CLASSES.index)
     message = f"The class must be one of {', '.join(CLASSES)}."
     raise fail("bad_request", message, param=CLASS_HEADER.decode())
+
+
+def asked_key(header: bytes | None) -> str | None:
+    """Return the key under which the request is to run once; None where there is none.
+
+    Raises `bad_request` for what is not 1 to 255 visible ASCII characters.
+    """
+    if header is None:
+        return None
+    if not 1 <= len(header) <= KEY_MAX_CHARS or not all(0x20 < byte < 0x7F for byte in header):
+        message = f"An Idempotency-Key is 1 to {KEY_MAX_CHARS} visible ASCII characters."
+        raise fail("bad_request", message, param=KEY_HEADER.decode())
+    return header.decode("ascii")

@@ -16,16 +16,19 @@ from roost.dialects.openai_chat_reply import ChatStream, chat_body
 from roost.dialects.openai_completions_reply import CompletionStream, completion_body
 from roost.dialects.openai_options import ReplyOptions
 from roost.errors import Failure, RoostError
+from roost.fleet.idempotency import Claim, IdempotencySettings
 from roost.fleet.relay import Relay, RelaySettings
-from roost.gateway.asked import CLASS_HEADER, asked_class
+from roost.gateway.asked import CLASS_HEADER, KEY_HEADER, asked_class, asked_key
 from roost.gateway.parser import Parser
 from roost.gateway.parsing import Api, Job, Outcome, Parsed, parse
+from roost.gateway.repeats import Repeats
 from roost.gateway.scribe import StreamScribe, StreamVoice, WholeScribe, WholeVoice
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turn import Turn
 
 if TYPE_CHECKING:
     from roost.gateway.mind import Mind
+    from roost.gateway.outlet import Outlet
     from roost.gateway.routes import Call
     from roost.gateway.tasks import Tasks
 
@@ -51,6 +54,7 @@ class GenerationSettings(msgspec.Struct, frozen=True):
     offload_bytes: int = 1024 * 1024
     strict: bool = False
     relay: RelaySettings = RelaySettings()
+    idempotency: IdempotencySettings = IdempotencySettings()
 
 
 class Generation:
@@ -61,6 +65,7 @@ class Generation:
         self._tasks = tasks
         self._settings = settings
         self._parser = Parser()
+        self._repeats = Repeats(mind, settings.idempotency)
 
     def chat(self, call: Call) -> None:
         """POST /v1/chat/completions."""
@@ -77,7 +82,8 @@ class Generation:
     def _begin(self, call: Call, dialect: Dialect) -> None:
         body = call.exchange.take_body()
         default, strict = self._default_model(), self._settings.strict
-        job = Job(dialect.api, body, call.tenant, default, strict)
+        keyed = KEY_HEADER in call.exchange.fields
+        job = Job(dialect.api, body, call.tenant, default, strict, keyed)
         if len(body) > self._settings.offload_bytes:
             self._tasks.start(self._begin_elsewhere(call, dialect, job), "large body")
         else:
@@ -96,34 +102,45 @@ class Generation:
             return
         try:
             terms = _terms(call, outcome)
+            claim = _claim(call, outcome)
         except RoostError as error:
             self._refuse(call, dialect, error.failure)
             return
-        self._start(call, dialect, outcome, terms)
+        self._start(call, dialect, outcome, terms, claim)
 
     def _refuse(self, call: Call, dialect: Dialect, failure: Failure) -> None:
         self._mind.metrics("roost_requests_total", "rejected", dialect.name).inc()
         call.exchange.fail(failure)
 
-    def _start(self, call: Call, dialect: Dialect, sent: Parsed, terms: Terms) -> None:
+    def _start(
+        self, call: Call, dialect: Dialect, sent: Parsed, terms: Terms, claim: Claim | None
+    ) -> None:
         exchange = call.exchange
         if sent.ignored:
             names = list(sent.ignored)
             self._mind.log.debug("fields_ignored", request=exchange.request_id, fields=names)
-        turn = self._turn(call, dialect, sent, terms)
+        relay = Relay(self._settings.relay, streamed=sent.options.stream, now=self._mind.now_s)
+        outlet: Outlet = exchange
+        if claim is not None:
+            outlet = self._repeats.recorded(claim, outlet, relay)
+        turn = self._turn(dialect, sent, terms, relay, outlet)
+        # Nothing comes between taking a key and a turn that gives it back, whatever happens.
+        if claim is not None and self._repeats.answered(claim, exchange, dialect.name):
+            return
         exchange.watcher = turn
         self._mind.arrive(turn)
 
-    def _turn(self, call: Call, dialect: Dialect, sent: Parsed, terms: Terms) -> Turn:
+    def _turn(
+        self, dialect: Dialect, sent: Parsed, terms: Terms, relay: Relay, outlet: Outlet
+    ) -> Turn:
         options = sent.options
         reply_id = dialect.id_prefix + terms.request_id
         named = (reply_id, int(time.time()), str(sent.request.model), options)
-        relay = Relay(self._settings.relay, streamed=options.stream, now=self._mind.now_s)
         scribe: StreamScribe | WholeScribe
         if options.stream:
-            scribe = StreamScribe(call.exchange, dialect.stream_voice(*named))
+            scribe = StreamScribe(outlet, dialect.stream_voice(*named))
         else:
-            scribe = WholeScribe(call.exchange, dialect.whole_voice(*named))
+            scribe = WholeScribe(outlet, dialect.whole_voice(*named))
         return Turn(sent.request, terms, relay, scribe, dialect.name)
 
     def _default_model(self) -> str:
@@ -147,3 +164,11 @@ def _terms(call: Call, sent: Parsed) -> Terms:
         class_=asked_class(fields.get(CLASS_HEADER), sent.class_, call.principal.class_),
         weight=call.principal.weight,
     )
+
+
+def _claim(call: Call, sent: Parsed) -> Claim | None:
+    """Return what a request that is to run once is known by; `bad_request` for an unfit key."""
+    key = asked_key(call.exchange.fields.get(KEY_HEADER))
+    if key is None:
+        return None
+    return Claim(call.tenant, key, sent.fingerprint, call.exchange.request_id)

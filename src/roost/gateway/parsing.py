@@ -5,6 +5,7 @@ The same function runs on the event loop for ordinary bodies and in a child for 
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -32,13 +33,17 @@ READERS: dict[Api, Reader] = {"chat": read_chat, "completions": read_completion}
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A body to be read. `default_model` is for requests that name none; "" if there is no such."""
+    """A body to be read. `default_model` is for requests that name none; "" if there is no such.
+
+    `keyed` asks for a fingerprint, for a request that is to run once.
+    """
 
     api: Api
     body: bytes
     tenant: TenantId
     default_model: str
     strict: bool
+    keyed: bool = False
 
 
 class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
@@ -46,6 +51,7 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
 
     `prompt_bytes` is the length of its text, `prompt_tokens` its exact length where it came as
     token ids, 0 otherwise. `timeout_ms` and `class_` are what the object `roost` has of them.
+    `fingerprint` is a hash of route and body where one was asked for.
     """
 
     request: GenerateRequest
@@ -56,6 +62,7 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
     ignored: tuple[str, ...]
     timeout_ms: object
     class_: object
+    fingerprint: bytes = b""
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag="unreadable"):
@@ -93,7 +100,13 @@ def parse(job: Job) -> Outcome:
         ignored=sent.ignored,
         timeout_ms=sent.roost.get("timeout_ms"),
         class_=sent.roost.get("class"),
+        fingerprint=_fingerprint(job) if job.keyed else b"",
     )
+
+
+def _fingerprint(job: Job) -> bytes:
+    """Hash what makes a request the same as another one; an API has one method and one route."""
+    return hashlib.blake2b(job.api.encode() + b"\0" + job.body, digest_size=32).digest()
 
 
 def _with_model(request: GenerateRequest, default: str) -> GenerateRequest:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from roost.dialects.openai_envelope import Fact
     from roost.errors import Failure
     from roost.fleet.effects import Dispatch
-    from roost.gateway.front.exchange import Exchange
+    from roost.gateway.outlet import Outlet
     from roost.gateway.turn import Turn
 
 
@@ -103,7 +103,7 @@ def fact_headers(turn: Turn) -> Headers:
 class StreamScribe:
     """Writes a server-sent event stream."""
 
-    def __init__(self, exchange: Exchange, voice: StreamVoice) -> None:
+    def __init__(self, exchange: Outlet, voice: StreamVoice) -> None:
         self._exchange = exchange
         self._voice = voice
 
@@ -147,7 +147,7 @@ class StreamScribe:
 class WholeScribe:
     """Writes one JSON body once everything is known; until then every error keeps its status."""
 
-    def __init__(self, exchange: Exchange, voice: WholeVoice) -> None:
+    def __init__(self, exchange: Outlet, voice: WholeVoice) -> None:
         self._exchange = exchange
         self._voice = voice
 

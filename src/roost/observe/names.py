@@ -75,6 +75,7 @@ EVENTS: dict[str, str] = {
     "request_dispatched": "A request was given to a node; the policy and who came second too.",
     "request_retried": "An attempt failed before its first answer byte and is made again.",
     "request_shed": "A request was refused for want of capacity.",
+    "request_repeated": "A request came again under its Idempotency-Key, and was not run.",
     "request_done": "A request has ended; outcome, node and counts are in the line.",
     "fields_ignored": "A request had fields that roost does not know; they were ignored.",
     "runtime_loading": "A runtime is being started.",
