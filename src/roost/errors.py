@@ -137,6 +137,11 @@ REASONS: dict[str, Kind] = {
         "The client did not read its stream within the write deadline.",
         "Read the stream as it comes, or raise `stream.write_deadline_s`.",
     ),
+    "fenced": _caller(
+        409,
+        "A newer attempt at the same work has taken over, so this one stops.",
+        "Follow the newer attempt, or ask again as a new request.",
+    ),
     "queue_full": _capacity(
         429,
         "All capacity is taken and the queue is full.",

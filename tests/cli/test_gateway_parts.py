@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from roost.cli.gateway_parts import gateway_settings, limits, upstream_settings
 from roost.config import Machine, Settings, load
+from roost.core.fence import Life
 from roost.gateway.upstream.targets import Target
 
 
@@ -15,7 +16,7 @@ def settings(**flags: object) -> Settings:
 def test_the_relay_decides_before_the_front_does() -> None:
     """The front's write deadline is a net, wider than that of the relay."""
     given = settings(stream_write_deadline_s="7")
-    fleet = gateway_settings(given)
+    fleet = gateway_settings(given, Life("gateway-0", 1))
     assert fleet.generation.relay.write_deadline_s == 7
     assert fleet.limits.write_s == 14
     assert upstream_settings(given, ()).limits.write_s == 7

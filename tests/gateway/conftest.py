@@ -10,6 +10,7 @@ from typing import cast
 import msgspec
 import pytest
 
+from roost.core.fence import Life
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.gateway.assemble import Gateway, GatewaySettings, open_gateway
@@ -25,7 +26,7 @@ SETTINGS = GatewaySettings(
     name="gateway-under-test",
     fleet=FleetSettings(queue_length=2, queue_wait_s=5.0),
     generation=GenerationSettings(offload_bytes=100_000, relay=RelaySettings(keepalive_s=0.2)),
-    link=GatewayLinkSettings("gateway-under-test", credit=64),
+    link=GatewayLinkSettings("gateway-under-test", 64, Life("gateway-under-test", 7)),
     listener=Listener(port=0),
     limits=FrontLimits(sweep_s=0.05, send_buffer_bytes=8192, write_buffer_bytes=8192),
 )

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
 from roost.sim.checkers import CHECKERS, check
-from roost.sim.history import History, Opened, Rest, Run, Trace, Trouble
+from roost.sim.history import History, Opened, Ownership, Rest, Run, Trace, Trouble
 
 A, B = NodeId("a"), NodeId("b")
 LOST = Failure("node_lost", "Lost.")
@@ -17,7 +18,7 @@ LOST = Failure("node_lost", "Lost.")
 
 def opened(at_s: float = 1.0, attempt: int = 1, node: NodeId = A) -> Opened:
     """A dispatch with nothing wrong about it."""
-    return Opened(at_s, attempt, node, "cold", "no_home", 0.1, False, 1, 2, 0)
+    return Opened(at_s, attempt, node, "cold", "no_home", 0.1, False, 1, 2, 0, epoch=attempt)
 
 
 def trace(name: str = "r1", at_s: float = 1.0) -> Trace:
@@ -206,6 +207,22 @@ def _turned_away(h: History, t: Trace) -> None:
         h.traces[other.request] = other
 
 
+def _no_newer(h: History, t: Trace) -> None:
+    t.first_byte_s = 3.0
+    t.opened.append(opened(2.5, 2, B))
+    t.opened[0].epoch = t.opened[1].epoch
+
+
+def _beside_a_newer(h: History, t: Trace) -> None:
+    older, newer = (Fence("k", Epoch(1, counter, "g")) for counter in (1, 2))
+    h.owners = [Ownership(A, older, 1.0), Ownership(A, newer, 2.0, 3.0)]
+
+
+def _for_an_older(h: History, t: Trace) -> None:
+    fence = Fence("k", Epoch(1, 1, "g"))
+    h.owners = [Ownership(A, fence, 1.0, 2.0), Ownership(A, fence, 2.0, 3.0)]
+
+
 BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("one_ending", _no_ending),
     ("one_ending", _two_endings),
@@ -239,6 +256,9 @@ BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("survivors_are_spared", _all_at_once),
     ("breakers_have_causes", _tripped),
     ("floods_give_way", _turned_away),
+    ("one_owner", _no_newer),
+    ("one_owner", _beside_a_newer),
+    ("one_owner", _for_an_older),
 ]
 
 

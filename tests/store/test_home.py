@@ -164,3 +164,22 @@ def test_a_lock_can_be_taken_again(home: Home) -> None:
         raise KeyError
     with locked(path):
         pass
+
+
+def test_every_start_of_a_gateway_is_one_higher(home: Home) -> None:
+    """Also for processes that share the folder, and the id stays."""
+    lives = [home.begin_life(), Home.open(home.root).begin_life(), home.begin_life()]
+    assert [life.generation for life in lives] == [1, 2, 3]
+    assert len({life.gateway for life in lives}) == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b'{"gateway":"../x","generation":3}', b'{"gateway":"","generation":-1}']
+)
+def test_a_damaged_count_begins_a_new_series(home: Home, damage: bytes) -> None:
+    """Under a new id, so that no start is ever taken for another one."""
+    before = home.begin_life()
+    home.lives.write_bytes(damage)
+    after = home.begin_life()
+    assert after.generation == 1
+    assert after.gateway != before.gateway

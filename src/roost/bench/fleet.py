@@ -18,6 +18,7 @@ from functools import partial
 from roost.backends.base import Runtime, StartSettings
 from roost.backends.scripted import Script, ScriptedBackend
 from roost.bench.loads import EVENTS
+from roost.core.fence import Life
 from roost.core.ids import ModelId, NodeId, RuntimeId, TenantId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
@@ -48,7 +49,7 @@ async def gateway(key: str) -> None:
         name="bench",
         fleet=FleetSettings(queue_length=1024),
         generation=GenerationSettings(),
-        link=GatewayLinkSettings("bench", CREDIT),
+        link=GatewayLinkSettings("bench", CREDIT, Life("bench", 1)),
         listener=Listener(port=0),
         limits=FrontLimits(),
     )

@@ -90,9 +90,8 @@ async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     stores = open_to_listen(settings)
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
-        gateway = await open_gateway(
-            gateway_settings(settings), authorise, by_tokens(stores.tokens)
-        )
+        told = gateway_settings(settings, stores.home.begin_life())
+        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens))
     said = "nodes join with: roost node --join URL --token T"
     return await _live(settings, stores, gateway, lifetime, said)
 

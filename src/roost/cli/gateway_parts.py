@@ -23,6 +23,7 @@ from roost.wire.heartbeat import LinkSettings
 
 if TYPE_CHECKING:
     from roost.config import Settings
+    from roost.core.fence import Life
     from roost.fleet.settings import Policy
     from roost.gateway.upstream.gateway import UpstreamSettings
     from roost.gateway.upstream.targets import Target
@@ -166,8 +167,8 @@ def fleet_settings(settings: Settings) -> FleetSettings:
     )
 
 
-def gateway_settings(settings: Settings) -> GatewaySettings:
-    """Return everything a fleet gateway is told."""
+def gateway_settings(settings: Settings, life: Life) -> GatewaySettings:
+    """Return everything a fleet gateway is told; `life` is this start of it."""
     name = socket.gethostname()
     relay = RelaySettings(
         commit_after_s=settings.stream_commit_after_s,
@@ -193,6 +194,7 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
         link=GatewayLinkSettings(
             name,
             credit=settings.stream_buffer_events,
+            life=life,
             message_max_bytes=settings.link_message_max_bytes,
             link=LinkSettings(ping_s=settings.link_ping_s, dead_s=settings.link_dead_s),
         ),

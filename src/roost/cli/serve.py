@@ -99,9 +99,8 @@ async def _serve(
     lifetime.listen()
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
-        gateway = await open_gateway(
-            gateway_settings(settings), authorise, by_tokens(stores.tokens)
-        )
+        told = gateway_settings(settings, stores.home.begin_life())
+        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens))
     try:
         identity, held = stores.home.claim_node()
         with held, scratch_folder() as folder:

@@ -110,6 +110,7 @@ class Assigner:
                 candidates=len(choice.free),
                 runner_up=choice.runner_up,
                 predicted_s=predicted_s,
+                epoch=books.counts["dispatched"],
             )
         )
 

@@ -26,6 +26,7 @@ class Dispatch(msgspec.Struct, frozen=True):
     the home could not be used (`why`), `lost` = the home is gone.
     `policy` is the scorer that chose among `candidates` nodes with room, lowest `score` first;
     `runner_up` came second. `predicted_s` is when the answer should be complete, None if unsure.
+    `epoch` counts all dispatches of this coordinator: a later one fences off every earlier one.
     """
 
     request: RequestId
@@ -40,6 +41,7 @@ class Dispatch(msgspec.Struct, frozen=True):
     candidates: int = 1
     runner_up: NodeId | None = None
     predicted_s: float | None = None
+    epoch: int = 0
 
 
 class Withdraw(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from roost.core.fence import Epoch, Fence, Life
 from roost.core.ids import NodeId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure, RoostError
 from roost.wire.codec import FRAME_MAX_BYTES
@@ -49,12 +50,14 @@ SUPPLANTED = Failure(
 class GatewayLinkSettings(msgspec.Struct, frozen=True):
     """What every link of one gateway has in common.
 
-    `gateway` is its name in the handshake; `credit` how many Events messages a node may send ahead;
-    `message_max_bytes` is the largest frame in either direction.
+    `gateway` is its name in the handshake, `life` which of its starts this is; `credit` how many
+    Events messages a node may send ahead; `message_max_bytes` is the largest frame in either
+    direction.
     """
 
     gateway: str
     credit: int
+    life: Life
     message_max_bytes: int = FRAME_MAX_BYTES
     link: LinkSettings = LinkSettings()
 
@@ -107,6 +110,7 @@ class NodeLink:
         limits = PumpSettings(message_max_bytes=settings.message_max_bytes)
         self._pump = Pump(end, connection, self._deliver, limits, loop.time, self._note_heard)
         self._credit = settings.credit
+        self._life = settings.life
         self._listener = listener
         self._tickets: dict[StreamId, Ticket] = {}
         self._streams: dict[tuple[RequestId, int], StreamId] = {}
@@ -135,6 +139,7 @@ class NodeLink:
             request=turn.request,
             credit=self._credit,
             deadline_s=dispatch.deadline_s,
+            fence=self._fence(dispatch),
         )
         try:
             self._pump.post(message)
@@ -145,6 +150,10 @@ class NodeLink:
             return
         self._tickets[stream] = ticket
         self._streams[dispatch.request, dispatch.attempt] = stream
+
+    def _fence(self, dispatch: Dispatch) -> Fence:
+        life = self._life
+        return Fence(dispatch.request, Epoch(life.generation, dispatch.epoch, life.gateway))
 
     def credit(self, request: RequestId, attempt: int, messages: int) -> None:
         """Let the node send more of an attempt."""

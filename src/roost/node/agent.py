@@ -30,6 +30,7 @@ from roost.core.snapshots import ModelOffer, NodeStatus, RuntimeView
 from roost.errors import Failure
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, StreamKey
+from roost.node.fence import Fences
 from roost.node.reporter import Reporter
 from roost.node.residency import Residence
 from roost.node.settings import AgentSettings
@@ -37,6 +38,7 @@ from roost.node.workshop import Workshop, no_model
 from roost.wire.messages import Cancel, Credit, Open, Status
 
 DRAINING = Failure("draining", "the node is shutting down")
+FENCED = Failure("fenced", "a newer attempt at the same work has taken over")
 TOO_LATE = Failure("deadline", "the request's deadline passed before the answer was complete")
 
 
@@ -70,6 +72,7 @@ class Agent:
         self._workshop.offers = {offer.model: offer for offer in offers}
         self._lived_at: float | None = None
         self._reporter = Reporter(settings.report)
+        self._fences = Fences(settings.fences_max)
         self._draining = False
         self._rss_bytes: int | None = None
         self._load_1m: float | None = None
@@ -244,12 +247,21 @@ class Agent:
         )
 
     def _open(self, key: StreamKey, message: Open, now: float) -> list[Effect]:
-        failure = self._why_not(message)
+        failure = self._why_not(message) if self._owns(message, now) else FENCED
         if failure is not None:
             self._desk.turn_away(key, failure)
             return self._finish(now)
         self._workshop.begin(self._desk.admit(key, message, now), now)
         return self._finish_changed(now)
+
+    def _owns(self, message: Open, now: float) -> bool:
+        """Whether nobody newer has asked for this; what somebody older has running here ends."""
+        fence = message.fence
+        standing = "first" if fence is None else self._fences.admit(fence)
+        if fence is not None and standing == "higher":
+            for stream in self._desk.owned(fence.key):
+                self._workshop.end(stream, FENCED, now)
+        return standing != "stale"
 
     def _why_not(self, message: Open) -> Failure | None:
         """The node's own guard: a gateway's lease is a prediction."""

@@ -61,6 +61,10 @@ class Desk:
         """The stream of this name, or None once it is released."""
         return self._streams.get(key)
 
+    def owned(self, key: str) -> list[Stream]:
+        """Streams that run under this fencing key."""
+        return [s for s in self if s.fence is not None and s.fence.key == key]
+
     def in_flight(self, model: ModelId | None = None) -> int:
         """Streams that hold or wait for a slot, of one model or of all."""
         return sum(s.is_in_flight and model in (None, s.model) for s in self._streams.values())

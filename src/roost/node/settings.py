@@ -16,6 +16,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     `max_in_flight` streams per model hold or wait for a slot; None means as many as it has slots.
     `streams_max` streams in all, those included that only wait for credit.
     `outbox_events_max` events of one stream wait for credit before its backend is paused.
+    `fences_max` keys whose highest epoch is remembered.
     `pace` says when a runtime that owes events and produces none counts as hung.
     `awake_s` without any report or tick means that the node itself was asleep.
     `progress_min_s` between two reports of a load's progress.
@@ -25,6 +26,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     max_in_flight: int | None = None
     streams_max: int = 1024
     outbox_events_max: int = 256
+    fences_max: int = 4096
     awake_s: float = 0.5
     progress_min_s: float = 0.25
     pace: PaceSettings = PaceSettings()

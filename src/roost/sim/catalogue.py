@@ -163,6 +163,13 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         "crowded",
         "machines_agree",
     ),
+    ("fencing not checked", mutants.agent(mutants.KnowsNoFences), "fenced", "one_owner"),
+    (
+        "epoch not raised",
+        mutants.coordinator(mutants.NeverRaisesTheEpoch),
+        "runtime_killed",
+        "one_owner",
+    ),
     ("fleet cap ignored", mutants.settings(max_decodes=0), "capped", "caps_hold"),
     ("node cap ignored", mutants.settings(max_decodes_per_node=0), "capped", "caps_hold"),
     ("no quarantine", mutants.settings(quarantine_kills=99), "poison", "no_third_victim"),

@@ -390,4 +390,9 @@ CHECKERS = (
         "A tenant's first request is not refused for a line that another one has filled.",
         claims.floods_give_way,
     ),
+    Checker(
+        "one_owner",
+        "A node runs a key for its newest owner alone, and every attempt is a newer one.",
+        claims.one_owner,
+    ),
 )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from roost.core.ids import NodeId
-from roost.sim.history import History, Trace
+from roost.sim.history import History, Ownership, Trace
 
 GATEWAY = NodeId("gateway")
 TURNS_AHEAD = 3
 """Requests that a tenant may have served while a newcomer waits: one that was nearly due, and more
 for estimates that were wrong by a request."""
 CANCEL_WITHIN_S = 0.5
+FENCED_WITHIN_S = 0.5
 
 
 def caps_hold(history: History) -> Iterator[str]:
@@ -155,3 +157,21 @@ def floods_give_way(history: History) -> Iterator[str]:
 def _waits_at(trace: Trace, when_s: float) -> bool:
     since_s, until_s = trace.arrived_s, trace.opened[0].at_s if trace.opened else trace.over_s
     return since_s < when_s and (until_s is None or until_s > when_s)
+
+
+def one_owner(history: History) -> Iterator[str]:
+    """Epochs of one key only rise, and on a node a newer one ends what an older one has there."""
+    for trace in history.traces.values():
+        for one, other in pairwise(trace.opened):
+            if other.epoch <= one.epoch:
+                yield f"{trace.request} attempt {other.attempt} is no newer than {one.attempt}"
+    there: defaultdict[tuple[NodeId, str], list[Ownership]] = defaultdict(list)
+    for owner in history.owners:
+        there[owner.node, owner.fence.key].append(owner)
+    for (node, key), owners in there.items():
+        for older, newer in pairwise(owners):
+            if newer.fence.epoch <= older.fence.epoch:
+                yield f"{node} ran {key} for an owner that was not the newest"
+            until_s = history.ended_s if older.ended_s is None else older.ended_s
+            if until_s > newer.began_s + FENCED_WITHIN_S:
+                yield f"{node} ran {key} {until_s - newer.began_s:.1f} s beside a newer owner"

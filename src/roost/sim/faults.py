@@ -58,6 +58,8 @@ class Faults:
             "load_failures": self._load_failures,
             "drain_node": self._drain_node,
             "crowd": self._crowd,
+            "repeat_opens": self._repeat_opens,
+            "usurp": self._usurp,
             "park_node": self._park_node,
         }
 
@@ -183,6 +185,12 @@ class Faults:
     def _crowd(self, worker: Worker, _fault: Fault) -> Action:
         worker.crowd()
         return worker.uncrowd
+
+    def _repeat_opens(self, worker: Worker, _fault: Fault) -> Action:
+        return worker.repeat(generation=0)
+
+    def _usurp(self, worker: Worker, _fault: Fault) -> Action:
+        return worker.repeat(generation=2)
 
 
 def _nothing() -> None:

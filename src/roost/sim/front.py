@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent
+from roost.core.fence import Epoch, Fence
 from roost.core.ids import NodeId, RequestId, StreamId
 from roost.core.request import GenerateRequest, Terms
 from roost.errors import Failure
@@ -319,6 +320,7 @@ class Front:
             turn.request,
             self._parts.relay_settings.buffer_events,
             effect.deadline_s,
+            Fence(effect.request, Epoch(1, effect.epoch, "sim")),
         )
         self._say(line, message)
 

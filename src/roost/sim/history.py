@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from roost.core.fence import Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
 
@@ -24,6 +25,7 @@ class Opened:
     `fleet_held` and `node_held` count places of all models, everywhere and on that node; `bereaved`
     how many on that node were hit by a death before and have not said anything since; `started`
     says that it held a slot, `died` that it ended by the death of its runtime or node.
+    `epoch` is what fences it off from earlier ones.
     `lost_after_s` is how long the node had been silent when the request was taken away from it,
     `over_s` when the attempt ended, in whatever way, as far as the gateway could know.
     """
@@ -46,6 +48,7 @@ class Opened:
     bereaved: int = 0
     started: bool = False
     died: bool = False
+    epoch: int = 0
 
 
 @dataclass(slots=True)
@@ -79,6 +82,16 @@ class Run:
     request: RequestId
     node: NodeId
     slot: int
+    began_s: float
+    ended_s: float | None = None
+
+
+@dataclass(slots=True)
+class Ownership:
+    """One stream on an engine, whichever gateway asked for it, under a key and an epoch."""
+
+    node: NodeId
+    fence: Fence
     began_s: float
     ended_s: float | None = None
 
@@ -126,6 +139,7 @@ class History:
     redispatch_per_node: int = 2
     traces: dict[RequestId, Trace] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
+    owners: list[Ownership] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     queue_peak: int = 0
     faults: list[tuple[NodeId, float]] = field(default_factory=list)

@@ -188,6 +188,7 @@ class Ledger:
             idle_rivals=tie,
             fleet_held=len(self._out),
             node_held=sum(on == effect.node for on, _ in self._out.values()),
+            epoch=effect.epoch,
         )
         trace = self.history.traces[effect.request]
         if trace.retries:

@@ -12,13 +12,14 @@ from typing import TypeVar
 import msgspec
 
 from roost.core.events import Delta, Finished, StreamEvent
+from roost.core.fence import Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.snapshots import LinkState, ModelOffer
 from roost.errors import Failure
 from roost.fleet.books import Books
 from roost.fleet.calls import Call, Calls
 from roost.fleet.coordinator import Coordinator
-from roost.fleet.effects import Effect, Withdraw
+from roost.fleet.effects import Dispatch, Effect, Withdraw
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.prospects import Prospects
 from roost.fleet.relay import Relay, RelaySettings
@@ -28,6 +29,7 @@ from roost.fleet.scoring import Candidate
 from roost.fleet.settings import FleetSettings
 from roost.node import effects as node_effects
 from roost.node.agent import Agent
+from roost.node.fence import Fences, Standing
 from roost.node.settings import AgentSettings
 from roost.sim.front import Front
 from roost.sim.play import Parts
@@ -317,6 +319,34 @@ class ReleasesTwice(Agent):
             if isinstance(effect, node_effects.Send) and isinstance(effect.message, Released)
         ]
         return [*effects, *twice]
+
+
+class _Fenceless(Fences):
+    def admit(self, fence: Fence) -> Standing:
+        return "first"
+
+
+class KnowsNoFences(Agent):
+    """A node that works for whoever asks."""
+
+    def __init__(self, given: AgentSettings, offers: Sequence[ModelOffer]) -> None:
+        super().__init__(given, offers)
+        self._fences = _Fenceless(given.fences_max)
+
+
+class _Timeless(Books):
+    def drained(self) -> list[Effect]:
+        return [
+            msgspec.structs.replace(effect, epoch=1) if isinstance(effect, Dispatch) else effect
+            for effect in super().drained()
+        ]
+
+
+class NeverRaisesTheEpoch(Coordinator):
+    """Every attempt carries the same epoch."""
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice, _Timeless(settings, dice))
 
 
 class OverlooksItsLimit(Agent):

@@ -25,6 +25,8 @@ FaultKind = Literal[
     "drain_node",
     "park_node",
     "crowd",
+    "repeat_opens",
+    "usurp",
     "late_ticks",
     "pause_gateway",
     "drain_gateway",

@@ -6,6 +6,7 @@ time that loading, preparing and computing take.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -13,6 +14,7 @@ import msgspec
 
 from roost.backends.base import Prepared
 from roost.core.events import StreamEvent
+from roost.core.fence import Epoch, Fence
 from roost.core.ids import NodeId, RequestId, RuntimeId, StreamId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Message
 from roost.core.snapshots import ModelOffer
@@ -35,7 +37,7 @@ from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
 from roost.sim.history import History
 from roost.sim.network import Connection, End, Network, Packet
-from roost.sim.world import Alarm, Process, World
+from roost.sim.world import Action, Alarm, Process, World
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import NodeEnd
 from roost.wire.link_tables import Close, Deliver, NodeOutput
@@ -52,8 +54,10 @@ from roost.wire.messages import (
 
 TOO_LONG = Failure("context_length_exceeded", "The prompt does not fit the context.")
 LOAD_FAILED = Failure("load_failed", "The model could not be loaded.")
+KEPT_OPENS = 16
+"""How many of the newest Opens a fault may say again."""
 STRANGER = 0
-"""Number of the link of another gateway; this one's links count from 1."""
+"""Number of the link of another gateway, or less; this one's links count from 1."""
 
 Answerer = Callable[[Connection, End], End]
 """The gateway's side of a new connection."""
@@ -92,8 +96,10 @@ class Worker:
         self._answer = answer
         self._make_agent = agent
         self._dice = world.dice(f"worker {spec.id}")
+        self._opens: deque[Open] = deque(maxlen=KEPT_OPENS)
         self._lives = 0
         self._links = 0
+        self._strangers = 0
         self.boot()
 
     # The machine.
@@ -108,6 +114,8 @@ class Worker:
         self._preparing: dict[StreamKey, Prepare] = {}
         self._runtime_of: dict[StreamKey, RuntimeId] = {}
         self._run_of: dict[StreamKey, facts.Run] = {}
+        self._fence_of: dict[StreamKey, Fence] = {}
+        self._owner_of: dict[StreamKey, facts.Ownership] = {}
         self._alarm = Alarm(self.process, self._tick)
         self._link_alarm = Alarm(self.process, self._link_tick)
         self._hang_up()
@@ -178,6 +186,24 @@ class Worker:
             message = Open(StreamId(number), rid, TenantId("key:stranger"), request, credit=10_000)
             self._perform(self.agent.on_message(STRANGER, message, self._world.now))
 
+    def repeat(self, *, generation: int) -> Action:
+        """Let the newest Opens come again, on another link; 0 repeats them just as they were.
+
+        Otherwise they are those of a gateway that has taken over since, of that generation. Returns
+        what ends that link.
+        """
+        self._strangers += 1
+        link = STRANGER - self._strangers
+        self._perform(self.agent.on_link_up(link, self._world.now))
+        for number, message in enumerate(list(self._opens)):
+            assert message.fence is not None, "the gateway fences whatever it asks for"
+            fence = message.fence
+            if generation:
+                fence = Fence(fence.key, Epoch(generation, number, "another"))
+            again = msgspec.structs.replace(message, stream=StreamId(number), fence=fence)
+            self._deliver(link, again)
+        return lambda: self._perform(self.agent.on_link_down(link, self._world.now))
+
     def uncrowd(self) -> None:
         """Let the other gateway go away."""
         self._perform(self.agent.on_link_down(STRANGER, self._world.now))
@@ -234,8 +260,15 @@ class Worker:
             self._up = True
             self._perform(self.agent.on_link_up(self._number, now))
         elif isinstance(message, Open | Credit | Cancel):
-            self._perform(self.agent.on_message(self._number, message, now))
+            if isinstance(message, Open):
+                self._opens.append(message)
+            self._deliver(self._number, message)
             self._count()
+
+    def _deliver(self, link: int, message: Open | Credit | Cancel) -> None:
+        if isinstance(message, Open) and message.fence is not None:
+            self._fence_of[StreamKey(link, message.stream)] = message.fence
+        self._perform(self.agent.on_message(link, message, self._world.now))
 
     def _count(self) -> None:
         held = self.agent.statistics().in_flight
@@ -338,9 +371,14 @@ class Worker:
 
     def _run(self, effect: Run) -> None:
         run = facts.Run(effect.request_id, self.spec.id, effect.use.slot, self._world.now)
-        if effect.key.link != STRANGER:
+        if effect.key.link > STRANGER:
             self._history.runs.append(run)
         self._run_of[effect.key] = run
+        fence = self._fence_of.get(effect.key)
+        if fence is not None:
+            owner = facts.Ownership(self.spec.id, fence, self._world.now)
+            self._owner_of[effect.key] = owner
+            self._history.owners.append(owner)
         self._runtime_of[effect.key] = effect.runtime
         engine = self.engines.get(effect.runtime)
         if engine is None:
@@ -376,6 +414,9 @@ class Worker:
         run = self._run_of.pop(key, None)
         if run is not None:
             run.ended_s = self._world.now
+        owner = self._owner_of.pop(key, None)
+        if owner is not None:
+            owner.ended_s = self._world.now
 
     def _close_runs(self) -> None:
         for key in list(self._run_of):

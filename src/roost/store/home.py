@@ -4,6 +4,7 @@
     downloads/       unfinished pulls                   locks/               names to lock
     nodes/<n>/       one folder per node process: `lock` is held while it runs, `id` outlives it
     instances/       one file per listening process, locked by it while it lives
+    gateway.json     how often a gateway has been started
     secrets/, logs/, roost.db
 
 Several processes may share one ROOST_HOME. Whether another one is alive is asked of the locks that
@@ -22,9 +23,10 @@ from typing import Self
 
 import msgspec
 
+from roost.core.fence import Life
 from roost.core.ids import NodeId
 from roost.errors import fail
-from roost.store.files import lock_now, publish, sync, translated, write_atomic
+from roost.store.files import lock_now, locked, publish, sync, translated, write_atomic
 
 MAX_NODES = 1024
 """Node processes that may share one ROOST_HOME at a time."""
@@ -40,6 +42,7 @@ _FOLDERS = (
     "instances",
 )
 _NODE_ID = re.compile(r"node-[0-9a-f]{12}")
+_GATEWAY_ID = re.compile(r"gateway-[0-9a-f]{12}")
 _SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _SECRET_BYTES = 32
 
@@ -93,6 +96,7 @@ class Home:
         self.secrets = root / "secrets"
         self.instances = root / "instances"
         self.database = root / "roost.db"
+        self.lives = root / "gateway.json"
 
     @classmethod
     def open(cls, root: Path) -> Home:
@@ -122,6 +126,18 @@ class Home:
                 if descriptor is not None:
                     return _node_id(folder / "id"), Held(descriptor)
         raise fail("storage_error", f"{MAX_NODES} nodes already share this ROOST_HOME.")
+
+    def begin_life(self) -> Life:
+        """Count the start of a gateway: no other start has, or will have, the same value.
+
+        The number is on disk before it is used, so it rises whatever is killed when. A damaged
+        record begins a new series under a new id. Raises `storage_error`.
+        """
+        with translated(), locked(self.locks / "gateway"):
+            before = _last_life(self.lives)
+            life = Life(before.gateway, before.generation + 1)
+            write_atomic(self.lives, msgspec.json.encode(life))
+        return life
 
     def secret(self, name: str) -> bytes:
         """Return the 32 random bytes kept under `name`, made when first asked for; mode 0600."""
@@ -175,6 +191,15 @@ class Home:
     def running_instance(self) -> Instance | None:
         """Return the process that began to listen last and still does, if any."""
         return next(iter(self.running_instances()), None)
+
+
+def _last_life(path: Path) -> Life:
+    """Read the newest start on record; before the first one there is number 0 of a new id."""
+    with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
+        kept = msgspec.json.decode(path.read_bytes(), type=Life)
+        if _GATEWAY_ID.fullmatch(kept.gateway) and kept.generation > 0:
+            return kept
+    return Life(f"gateway-{secrets.token_hex(6)}", 0)
 
 
 def _node_id(path: Path) -> NodeId:

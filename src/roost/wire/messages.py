@@ -29,6 +29,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from roost.core.events import StreamEvent
+from roost.core.fence import Fence
 from roost.core.ids import NodeId, RequestId, StreamId, TenantId
 from roost.core.request import GenerateRequest
 from roost.core.snapshots import NodeStatus
@@ -107,7 +108,10 @@ class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
 
 
 class Open(msgspec.Struct, frozen=True, tag="open"):
-    """Start a request on the node. `deadline_s` is what is left of its time, None for no limit."""
+    """Start a request on the node. `deadline_s` is what is left of its time, None for no limit.
+
+    `fence` says whose attempt this is; what carries none is not held against anybody else's.
+    """
 
     stream: StreamId
     request_id: RequestId
@@ -115,6 +119,7 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
     request: GenerateRequest
     credit: int
     deadline_s: float | None = None
+    fence: Fence | None = None
 
 
 class Credit(msgspec.Struct, frozen=True, tag="credit"):
