@@ -8,6 +8,7 @@ everything has come to rest nothing is held.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from roost.core.ids import ModelId, RuntimeId, StreamId
 from roost.errors import Failure
 from roost.node.agent import Agent
 from roost.node.effects import Effect, Load, Pause, Prepare, Run, Send, Stop, StreamKey, Unload
+from roost.node.ledger import RoomSettings
 from roost.node.pace import PaceSettings
 from roost.node.settings import AgentSettings
 from roost.wire.messages import Cancel, Credit, Events, Hello, Phase, Refused, Released, Status
@@ -43,9 +45,12 @@ REASONS = st.sampled_from([None] * 9 + ["runtime_died", "runtime_error", "bad_re
 class World(RuleBasedStateMachine):
     """Drives an agent; `guards` and `busy` are the model."""
 
+    room = RoomSettings()
+
     def __init__(self) -> None:
         super().__init__()
-        self.agent = Agent(SETTINGS, [offer(MODEL, 2), offer(OTHER, 1)])
+        given = msgspec.structs.replace(SETTINGS, room=self.room)
+        self.agent = Agent(given, [offer(MODEL, 2), offer(OTHER, 1)])
         self.now = 0.0
         self.links: set[int] = set()
         self.last_link = self.last_stream = 0
@@ -203,6 +208,11 @@ class World(RuleBasedStateMachine):
             failure = Failure("load_failed", "no room")
             self.perform(self.agent.on_load_failed(runtime, failure, self.now))
 
+    @rule(model=st.sampled_from([MODEL, OTHER, ModelId("unheard of")]))
+    def want(self, model: ModelId) -> None:
+        """A gateway would like to have a model loaded."""
+        self.perform(self.agent.on_preload(model, self.now))
+
     @precondition(lambda self: bool(self.unloading))
     @rule()
     def unloaded(self) -> None:
@@ -333,5 +343,18 @@ class World(RuleBasedStateMachine):
         assert self.alive == set()
 
 
+class NarrowWorld(World):
+    """The same with room for one runtime: the two models take turns."""
+
+    room = RoomSettings(max_runtimes=1, min_resident_s=1.0, turn_s=3.0, wait_s=9.0)
+
+    @invariant()
+    def there_is_one_at_most(self) -> None:
+        """From the start of its load until it is gone a runtime takes the only place."""
+        assert len(self.loading) + len(self.alive) <= 1
+
+
+TestAgainstNarrowWorld = pytest.mark.slow(NarrowWorld.TestCase)
+TestAgainstNarrowWorld.settings = settings(max_examples=50, stateful_step_count=80, deadline=None)
 TestAgainstWorld = pytest.mark.slow(World.TestCase)
 TestAgainstWorld.settings = settings(max_examples=50, stateful_step_count=80, deadline=None)

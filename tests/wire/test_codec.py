@@ -30,6 +30,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Want,
     Welcome,
 )
 
@@ -56,6 +57,7 @@ FROM_GATEWAY: list[FromGateway] = [
     Open(StreamId(2), RequestId("r"), TenantId("t"), TOKENS, 8),
     Credit(StreamId(1), 4),
     Cancel(StreamId(1)),
+    Want(ModelId("m")),
     Goodbye(BUSY, again=False),
     Ping(2),
     Pong(2),

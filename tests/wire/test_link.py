@@ -10,7 +10,7 @@ import pytest
 from roost.core.events import Delta, Finished, Started, Usage
 from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
 from roost.core.request import GenerateRequest, TextPrompt
-from roost.core.snapshots import ModelOffer, NodeStatus
+from roost.core.snapshots import LoadView, ModelOffer, NodeStatus, RuntimeView
 from roost.errors import Failure
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd, LinkStatistics, NodeEnd
@@ -31,6 +31,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Want,
     Welcome,
 )
 
@@ -272,6 +273,12 @@ NODE_BREACHES: dict[str, FromNode] = {
     "a repeated status": STATUS,
     "a negative count": Status(1, NodeStatus((), (), -1, 4)),
     "a negative slot count": Status(1, NodeStatus((ModelOffer(ModelId("m"), -1, 1),), (), 0, 4)),
+    "a time that is no number": Status(
+        1, NodeStatus((), (), 0, 4, loads=(LoadView(ModelId("m"), (), "young", float("nan")),))
+    ),
+    "a load of endless length": Status(
+        1, NodeStatus((), (RuntimeView(ModelId("m"), "b", "ready", load_s=float("inf")),), 0, 4)
+    ),
 }
 
 
@@ -314,7 +321,7 @@ def test_a_node_has_to_introduce_itself_first(message: FromNode) -> None:
     assert _is_breach(GatewayEnd("g", SETTINGS, 0.0).on_message(message, 0.0))
 
 
-@pytest.mark.parametrize("message", [Ping(1), _open(), Cancel(ONE)])
+@pytest.mark.parametrize("message", [Ping(1), _open(), Cancel(ONE), Want(ModelId("m"))])
 def test_a_gateway_has_to_welcome_first(message: FromGateway) -> None:
     """Nothing but Welcome or Goodbye answers a Hello."""
     assert _is_breach(NodeEnd(HELLO, SETTINGS, 0.0).on_message(message, 0.0))
@@ -351,6 +358,13 @@ def test_what_crosses_a_release_is_no_breach() -> None:
     gateway.on_message(Released(ONE, "waiting"), 0.0)
     assert gateway.say(Credit(ONE, 1)) == [Send(Credit(ONE, 1))]
     assert gateway.say(Cancel(ONE)) == [Send(Cancel(ONE))]
+
+
+def test_a_wish_for_a_model_passes() -> None:
+    """Want names a model and no stream; what becomes of it is the node's own business."""
+    want = Want(ModelId("m"))
+    assert _gateway_up().say(want) == [Send(want)]
+    assert _node_up().on_message(want, 0.0) == [Deliver(want)]
 
 
 def test_after_a_cancel_a_bare_release_is_enough() -> None:

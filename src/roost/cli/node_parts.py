@@ -14,6 +14,7 @@ from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
 from roost.errors import fail
 from roost.node.agent import Agent
+from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.pace import PaceSettings
 from roost.node.settings import AgentSettings
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 NODE_SETTINGS = (
     "slots",
     "max_in_flight",
+    "max_runtimes",
+    "max_runtime_bytes",
     "ctx",
     "batch",
     "threads",
@@ -102,7 +105,15 @@ def _loop_settings(settings: Settings) -> LoopSettings:
 def _agent_settings(settings: Settings) -> AgentSettings:
     backend = settings.backend if settings.backend != "auto" else "llama_server"
     pace = PaceSettings(settings.runtime_stall_s, settings.runtime_stall_floor_s)
-    return AgentSettings(backend=backend, max_in_flight=settings.max_in_flight, pace=pace)
+    room = RoomSettings(
+        max_runtimes=settings.max_runtimes,
+        max_bytes=settings.max_runtime_bytes,
+        min_resident_s=settings.runtime_min_resident_s,
+        turn_s=settings.runtime_turn_s,
+        wait_s=settings.runtime_room_wait_s,
+    )
+    most = settings.max_in_flight
+    return AgentSettings(backend=backend, max_in_flight=most, room=room, pace=pace)
 
 
 def _shelf_settings(settings: Settings, log_folder: str, folder: str) -> ShelfSettings:

@@ -85,6 +85,11 @@ TABLE: tuple[Setting, ...] = (
         aliases=("ROOST_MAX_IN_FLIGHT_DECODES_PER_WORKER",),
         inherits="slots",
     ),
+    Setting("max_runtimes", 0, "runtimes", "On a node at a time; 0 is no limit."),
+    Setting(
+        *("max_runtime_bytes", 0, "bytes", "Weights and KV on a node at a time; 0 is no limit."),
+        most=2**53,
+    ),
     Setting("queue.length", 64, "requests", "How many may wait; 0 refuses at once.", most=100_000),
     _seconds("queue.wait_s", 60, "How long a request may wait before it is refused.", 0),
     Setting("ctx", 4096, "tokens", "Context per slot, at most the model's own, which 0 takes."),
@@ -130,6 +135,9 @@ TABLE: tuple[Setting, ...] = (
     _seconds("runtime.start_timeout_s", 120, "Until a runtime must be ready."),
     _seconds("runtime.stop_grace_s", 10, "Between asking a runtime to stop and killing it."),
     _seconds("runtime.release_timeout_s", 30, "Until a cancelled slot must be free again."),
+    _seconds("runtime.min_resident_s", 2, "Until a ready runtime may make room for another.", 0),
+    _seconds("runtime.turn_s", 10, "How long busy runtimes keep a model that needs room.", 0),
+    _seconds("runtime.room_wait_s", 30, "How long a model waits for room before it is refused.", 0),
     _seconds("runtime.stall_s", 30, "Silence that is a hang, until its pace is known."),
     _seconds("runtime.stall_floor_s", 5, "Least silence that is a hang, however quick it is."),
     _seconds("models.poll_s", 2, "Between looks for models that came or went."),
@@ -196,6 +204,8 @@ class Settings(NamedTuple):
     max_in_flight: int
     max_in_flight_decodes: int
     max_in_flight_decodes_per_node: int
+    max_runtimes: int
+    max_runtime_bytes: int
     queue_length: int
     queue_wait_s: float
     ctx: int
@@ -241,6 +251,9 @@ class Settings(NamedTuple):
     runtime_start_timeout_s: float
     runtime_stop_grace_s: float
     runtime_release_timeout_s: float
+    runtime_min_resident_s: float
+    runtime_turn_s: float
+    runtime_room_wait_s: float
     runtime_stall_s: float
     runtime_stall_floor_s: float
     models_poll_s: float

@@ -10,6 +10,9 @@ from roost.core.ids import ModelId, RuntimeId
 
 RuntimeState = Literal["absent", "loading", "ready", "failed", "stopping"]
 LinkState = Literal["alive", "suspect", "stale", "dead"]
+NoRoom = Literal["", "leaving", "young", "busy", "too_large"]
+"""Why one more runtime does not fit: those that have to go are on their way out, have not been
+resident long enough, or are in use; or the model alone is over the limit."""
 
 
 class SlotView(msgspec.Struct, frozen=True):
@@ -23,7 +26,10 @@ class SlotView(msgspec.Struct, frozen=True):
 class RuntimeView(msgspec.Struct, frozen=True):
     """One runtime, or the reason why there is none.
 
-    `load_s` is the last load's duration; unknown figures are None, never 0.
+    `load_s` is the last load's duration; unknown figures are None, never 0. `progress` is how far a
+    load has come (0..1), `resident_s` how long the runtime has been ready, `idle_s` how long it has
+    had nothing to do, and `evict_in_s` when it may make room for another model; None while it is in
+    use. `waiting` streams wait for it.
     """
 
     model: ModelId
@@ -34,6 +40,24 @@ class RuntimeView(msgspec.Struct, frozen=True):
     ctx: int = 0
     load_s: float | None = None
     failure: str | None = None
+    progress: float | None = None
+    resident_s: float | None = None
+    idle_s: float | None = None
+    evict_in_s: float | None = None
+    waiting: int = 0
+
+
+class LoadView(msgspec.Struct, frozen=True):
+    """What it would take to load a model that does not simply fit.
+
+    The runtimes of `evicts` would go. `why` is "" if they can at once; otherwise `in_s` is when
+    they can, None where nobody knows.
+    """
+
+    model: ModelId
+    evicts: tuple[ModelId, ...] = ()
+    why: NoRoom = ""
+    in_s: float | None = None
 
 
 class ModelOffer(msgspec.Struct, frozen=True):
@@ -62,6 +86,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     `in_flight` counts streams that hold or wait for a slot, `max_in_flight` is the node's own limit
     per model. `rss_bytes` and `load_1m` are telemetry; None where the platform does not tell.
+    `loads` has the models without a runtime for which there is no room just so; None from a node
+    that neither counts room nor understands `Want`. `max_runtimes` and `max_runtime_bytes` are its
+    limits, 0 for none.
     """
 
     models: tuple[ModelOffer, ...]
@@ -71,3 +98,6 @@ class NodeStatus(msgspec.Struct, frozen=True):
     draining: bool = False
     rss_bytes: int | None = None
     load_1m: float | None = None
+    loads: tuple[LoadView, ...] | None = None
+    max_runtimes: int = 0
+    max_runtime_bytes: int = 0

@@ -26,15 +26,16 @@ import msgspec
 from roost.backends.base import Prepared
 from roost.core.events import StreamEvent
 from roost.core.ids import ModelId, RuntimeId
-from roost.core.snapshots import ModelOffer, NodeStatus, RuntimeView
+from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
+from roost.node.boarding import no_model
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, StreamKey
 from roost.node.fence import Fences
 from roost.node.reporter import Reporter
-from roost.node.residency import Residence
 from roost.node.settings import AgentSettings
-from roost.node.workshop import Workshop, no_model
+from roost.node.views import load_views, runtime_view
+from roost.node.workshop import Workshop
 from roost.wire.messages import Cancel, Credit, Open, Status
 
 DRAINING = Failure("draining", "the node is shutting down")
@@ -210,7 +211,7 @@ class Agent:
         times = (
             self._reporter.next_tick(),
             self._desk.next_deadline(),
-            self._workshop.next_stall(),
+            self._workshop.next_tick(),
         )
         return min((at for at in times if at is not None), default=None)
 
@@ -220,14 +221,20 @@ class Agent:
         limit = self._settings.max_in_flight
         if limit is None:
             limit = max((offer.slots for offer in offers), default=0)
+        now = self._lived_at or 0.0
+        backend, room = self._settings.backend, self._settings.room
+        lanes = self._workshop.residences()
         return NodeStatus(
             models=tuple(self._judged(offer) for offer in offers),
-            runtimes=tuple(self._view(r) for r in self._workshop.residences()),
+            runtimes=tuple(runtime_view(r, self._workshop, backend, now) for r in lanes),
             in_flight=self._desk.in_flight(),
             max_in_flight=limit,
             draining=self._draining,
             rss_bytes=self._rss_bytes,
             load_1m=self._load_1m,
+            loads=load_views(self._workshop, now),
+            max_runtimes=room.max_runtimes,
+            max_runtime_bytes=room.max_bytes,
         )
 
     def statistics(self) -> AgentStatistics:
@@ -283,20 +290,6 @@ class Agent:
         usable = offer.usable and self._workshop.is_usable(offer.model)
         return msgspec.structs.replace(offer, usable=usable)
 
-    def _view(self, residence: Residence) -> RuntimeView:
-        floor = self._workshop.floor(residence.runtime)
-        offer = self._workshop.offers.get(residence.model)
-        return RuntimeView(
-            model=residence.model,
-            backend=(offer.backend if offer else "") or self._settings.backend,
-            state=residence.state,
-            runtime=residence.runtime,
-            slots=floor.slots.views() if floor else (),
-            ctx=offer.ctx if offer else 0,
-            load_s=residence.load_s,
-            failure=residence.failure.message if residence.failure else None,
-        )
-
     def _finish_changed(self, now: float) -> list[Effect]:
         self._reporter.on_change()
         return self._finish(now)
@@ -314,6 +307,7 @@ class Agent:
 
     def _finish(self, now: float) -> list[Effect]:
         self._notice_own_sleep(now)
+        self._workshop.fill(now)
         due = self._reporter.due(now)
         if due:
             status = self.status()

@@ -26,7 +26,7 @@ from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import NodeEnd
 from roost.wire.link_tables import Close
 from roost.wire.memory import NodeConnection
-from roost.wire.messages import Cancel, Credit, FromGateway, Goodbye, Hello, Open, Welcome
+from roost.wire.messages import Cancel, Credit, FromGateway, Goodbye, Hello, Open, Want, Welcome
 from roost.wire.pump import Pump, PumpSettings
 
 IDLE_TICK_S = 60.0
@@ -142,6 +142,8 @@ class NodeLoop:
                 await self._hands.tell(partial(self._agent.on_link_up, link))
             case Open() | Credit() | Cancel():
                 await self._hands.tell(partial(self._agent.on_message, link, message))
+            case Want():
+                await self._hands.tell(partial(self._agent.on_preload, message.model))
             case _:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
 

@@ -1,26 +1,30 @@
 """MACHINE: which models have a runtime, from absent to ready and back.
 
-    absent ──want──▶ loading ──loaded──▶ ready ──retire──▶ stopping ──gone──▶ absent
-                        │                  │                   │
-                        ╰──load failed──▶ failed               ╰──gone, wanted──▶ loading
-                                           ▲│ gone ──▶ absent
-                                           ╰╯ want: after the back-off ──▶ loading
+    absent ──start──▶ loading ──loaded──▶ ready ──retire──▶ stopping ──gone──▶ absent
+       ▲                 │                  ╰──gone──▶ absent
+       │                 ╰──load failed──▶ failed
+       ╰──want: after the back-off────────────╯
 
-One load at a time per model, however many want it. A failed load answers all who wait; the next
-attempt is made by the next request after a back-off that doubles, never by a timer: a model that
-cannot load costs nothing while nobody asks for it. A runtime that died is simply absent.
+A lane that is wanted and absent waits for room (`boarding`). One load at a time per model, however
+many want it. A failed load answers all who wait; the next attempt is made by the
+next request after a back-off that doubles, never by a timer: a model that cannot load costs nothing
+while nobody asks for it. A runtime that died is simply absent.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Mapping
+from typing import TypeAlias
 
 import msgspec
 
 from roost.core.ids import ModelId, RuntimeId
-from roost.core.snapshots import RuntimeState
+from roost.core.snapshots import ModelOffer, RuntimeState
 from roost.errors import Failure
-from roost.node.effects import StreamKey
+from roost.node.boarding import Boarding, Clear, Start, TurnAway, known_bytes, no_model
+from roost.node.effects import Load, StreamKey
+from roost.node.ledger import RoomSettings
 
 
 class BackoffSettings(msgspec.Struct, frozen=True):
@@ -37,9 +41,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The model will be loaded; `start` names the runtime to start if nobody has started one."""
-
-    start: RuntimeId | None
+    """The model has to be loaded first, and maybe to wait for room."""
 
 
 class Unavailable(msgspec.Struct, frozen=True):
@@ -48,7 +50,17 @@ class Unavailable(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-Want = Ready | Wait | Unavailable
+Want: TypeAlias = Ready | Wait | Unavailable
+
+
+class TellAll(msgspec.Struct, frozen=True):
+    """These waited for room and will not get it."""
+
+    waiting: tuple[StreamKey, ...]
+    failure: Failure
+
+
+Step: TypeAlias = Load | Clear | TellAll
 
 
 class Residence(msgspec.Struct, frozen=True):
@@ -80,8 +92,10 @@ class _Lane:
 class Residency:
     """The lanes of all models; knows runtimes by name only."""
 
-    def __init__(self, settings: BackoffSettings) -> None:
+    def __init__(self, settings: BackoffSettings, room: RoomSettings) -> None:
         self._settings = settings
+        self._boarding = Boarding(room)
+        self.ledger = self._boarding.ledger
         self._lanes: dict[ModelId, _Lane] = {}
         self._model_of: dict[RuntimeId, ModelId] = {}
         self._born = 0
@@ -96,15 +110,54 @@ class Residency:
             return Unavailable(_failure(lane, now))
         if waiter is not None:
             lane.waiting.append(waiter)
-        if lane.state in ("loading", "stopping"):
-            return Wait(None)
-        return Wait(self._start(lane, now))
+        if lane.state == "failed":
+            lane.state = "absent"
+        if lane.state == "absent":
+            self._boarding.join(model, now, asked=waiter is None)
+        return Wait()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether any model waits for room."""
+        return self._boarding.head() is not None
+
+    def next_s(self) -> float | None:
+        """When time alone may make room, or end the wait for it."""
+        return self._boarding.next_s()
+
+    def step(
+        self, offers: Mapping[ModelId, ModelOffer], pinned: Container[RuntimeId], now: float
+    ) -> Step | None:
+        """What to do for the first that waits for room; None if it has to go on waiting.
+
+        `pinned` are the runtimes that have something to do. To be asked again until it is None,
+        after anything that may have made room.
+        """
+        model = self._boarding.head()
+        if model is None:
+            return None
+        offer = offers.get(model)
+        if offer is None:
+            self._boarding.drop(model)
+            return TellAll(self._turn_away(model), no_model(model))
+        step = self._boarding.step(offer, pinned, now)
+        if isinstance(step, Start):
+            return Load(model, self._start(self._lanes[model], offer, now))
+        if isinstance(step, TurnAway):
+            return TellAll(self._turn_away(model), step.failure)
+        return step
+
+    def give_up(self) -> None:
+        """Nobody gets room any more: the node is about to end."""
+        self._boarding.clear()
 
     def leave(self, model: ModelId, waiter: StreamKey) -> None:
         """This one does not wait any more; a load under way goes on for the next to come."""
         lane = self._lanes.get(model)
         if lane is not None and waiter in lane.waiting:
             lane.waiting.remove(waiter)
+            if not lane.waiting:
+                self._boarding.quit(model)
 
     def on_loaded(self, runtime: RuntimeId, now: float) -> tuple[StreamKey, ...]:
         """The load succeeded: who waited for it. Nobody, if it was told to stop meanwhile."""
@@ -112,6 +165,7 @@ class Residency:
         if lane is None or lane.state != "loading":
             return ()
         lane.state = "ready"
+        self.ledger.settled(runtime, now)
         lane.load_s = now - lane.loading_since
         lane.failures, lane.failure = 0, None
         return _take_waiting(lane)
@@ -137,19 +191,21 @@ class Residency:
         if lane is None or lane.state == "stopping":
             return False
         lane.state = "stopping"
+        self.ledger.leaving(runtime)
         return True
 
-    def on_gone(self, runtime: RuntimeId, now: float) -> RuntimeId | None:
-        """The runtime has ended. Names the one to start if somebody waits for its model."""
+    def on_gone(self, runtime: RuntimeId, now: float) -> None:
+        """The runtime has ended; if somebody waits for the next one of its model, so do we."""
         lane = self._lane_of(runtime)
         if lane is None:
-            return None
+            return
         # The caller turns the death of a loading runtime into a failed load. Starting the next one
         # here at once, for those who wait, would be a loop of crashes.
         assert lane.state != "loading"
         self._forget(lane)
         lane.state = "absent"
-        return self._start(lane, now) if lane.waiting else None
+        if lane.waiting:
+            self._boarding.join(lane.model, now)
 
     def model_of(self, runtime: RuntimeId) -> ModelId | None:
         """Which model this runtime serves; None once it has ended."""
@@ -192,13 +248,6 @@ class Residency:
             for e in self._lanes.values()
         )
 
-    def _start(self, lane: _Lane, now: float) -> RuntimeId:
-        self._born += 1
-        runtime = RuntimeId(f"{lane.model}#{self._born}")
-        lane.state, lane.runtime, lane.loading_since = "loading", runtime, now
-        self._model_of[runtime] = lane.model
-        return runtime
-
     def _lane_of(self, runtime: RuntimeId) -> _Lane | None:
         model = self._model_of.get(runtime)
         return None if model is None else self._lanes[model]
@@ -206,7 +255,21 @@ class Residency:
     def _forget(self, lane: _Lane) -> None:
         assert lane.runtime is not None
         del self._model_of[lane.runtime]
+        self.ledger.leave(lane.runtime)
         lane.runtime = None
+
+    def _start(self, lane: _Lane, offer: ModelOffer, now: float) -> RuntimeId:
+        assert lane.state == "absent", f"started while {lane.state}"
+        self._born += 1
+        runtime = RuntimeId(f"{lane.model}#{self._born}")
+        lane.state, lane.runtime, lane.loading_since = "loading", runtime, now
+        self._model_of[runtime] = lane.model
+        self.ledger.enter(runtime, known_bytes(offer), now)
+        return runtime
+
+    def _turn_away(self, model: ModelId) -> tuple[StreamKey, ...]:
+        lane = self._lanes.get(model)
+        return _take_waiting(lane) if lane is not None else ()
 
 
 def _take_waiting(lane: _Lane) -> tuple[StreamKey, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from roost.node.ledger import RoomSettings
 from roost.node.pace import PaceSettings
 from roost.node.reporter import ReportSettings
 from roost.node.residency import BackoffSettings
@@ -17,6 +18,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     `streams_max` streams in all, those included that only wait for credit.
     `outbox_events_max` events of one stream wait for credit before its backend is paused.
     `fences_max` keys whose highest epoch is remembered.
+    `room` limits how many runtimes, and how large, there are at a time.
     `pace` says when a runtime that owes events and produces none counts as hung.
     `awake_s` without any report or tick means that the node itself was asleep.
     `progress_min_s` between two reports of a load's progress.
@@ -29,6 +31,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     fences_max: int = 4096
     awake_s: float = 0.5
     progress_min_s: float = 0.25
+    room: RoomSettings = RoomSettings()
     pace: PaceSettings = PaceSettings()
     report: ReportSettings = ReportSettings()
     backoff: BackoffSettings = BackoffSettings()

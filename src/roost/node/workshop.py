@@ -14,10 +14,11 @@ from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
+from roost.node.boarding import Clear, known_bytes, no_model
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Load, Prepare, Run, Stop, StreamKey, Unload
 from roost.node.floor import Floor
-from roost.node.residency import Ready, Residence, Residency, Unavailable, Wait
+from roost.node.residency import Ready, Residence, Residency, TellAll, Unavailable
 from roost.node.settings import AgentSettings
 from roost.node.stream import Stream
 from roost.wire.messages import Phase
@@ -35,7 +36,8 @@ class Workshop:
         self._settings = settings
         self._desk = desk
         self._outgoing = outgoing
-        self._residency = Residency(settings.backoff)
+        self._residency = Residency(settings.backoff, settings.room)
+        self.ledger = self._residency.ledger
         self._floors: dict[RuntimeId, Floor] = {}
         self._progress: dict[RuntimeId, tuple[float, float]] = {}
         self._unloading: set[RuntimeId] = set()
@@ -55,21 +57,47 @@ class Workshop:
         return self._floors.get(runtime) if runtime is not None else None
 
     def is_usable(self, model: ModelId) -> bool:
-        """Whether the model's last load, if there was one, did not fail."""
-        return self._residency.is_usable(model)
+        """Whether the model could fit, and its last load, if there was one, did not fail."""
+        offer = self.offers.get(model)
+        fits = offer is None or self.ledger.fits_alone(known_bytes(offer))
+        return fits and self._residency.is_usable(model)
 
-    def next_stall(self) -> float | None:
-        """When the first runtime will count as hung if nothing happens."""
+    def progress(self, runtime: RuntimeId) -> float | None:
+        """How far a load has come, 0 to 1; None for one that has not said, or is over."""
+        told = self._progress.get(runtime)
+        return None if told is None else told[1]
+
+    def next_tick(self) -> float | None:
+        """When time alone may change something: a runtime counts as hung, or has to make room."""
         stalls = [floor.stalls_at() for floor in self._floors.values()]
-        return min((at for at in stalls if at is not None), default=None)
+        times = (*stalls, self._residency.next_s())
+        return min((at for at in times if at is not None), default=None)
 
     # Loading.
 
     def preload(self, model: ModelId, now: float) -> None:
-        """Load a model that nobody has asked for yet."""
-        want = self._residency.want(model, None, now)
-        if isinstance(want, Wait) and want.start is not None:
-            self._load(model, want.start)
+        """Load a model that nobody has asked for yet, as soon as there is room."""
+        self._residency.want(model, None, now)
+        self.fill(now)
+
+    def fill(self, now: float) -> None:
+        """Let those who wait for room have it, in their order; harmless at any time."""
+        while self._residency.is_crowded:
+            match self._residency.step(self.offers, self.pinned(), now):
+                case Load() as load:
+                    self.loads += 1
+                    self._outgoing.add(load)
+                case Clear(runtimes):
+                    self._clear(runtimes)
+                case TellAll(waiting, failure):
+                    for key in waiting:
+                        self.end(self._known(key), failure, now)
+                case None:
+                    return
+
+    def pinned(self) -> frozenset[RuntimeId]:
+        """The runtimes with something to do: who waited for one is on it from its start."""
+        return frozenset(floor.runtime for floor in self._floors.values() if floor.streams)
 
     def begin(self, stream: Stream, now: float) -> None:
         """Bring a stream on its way, one just admitted or one put back."""
@@ -83,9 +111,9 @@ class Workshop:
         if isinstance(want, Ready):
             self._prepare(stream, want.runtime, now)
             return
-        if want.start is not None:
-            self._load(stream.model, want.start)
-        self._say_loading(stream)
+        self.fill(now)
+        if not stream.ended:
+            self._say_loading(stream)
 
     def on_load_progress(self, runtime: RuntimeId, progress: float, now: float) -> None:
         """A load has come this far, 0 to 1."""
@@ -126,14 +154,11 @@ class Workshop:
         if self._residency.is_loading(runtime):
             self.on_load_failed(runtime, NOT_LOADED, now)
             return
-        model = self._residency.model_of(runtime)
         self._progress.pop(runtime, None)
         self._unloading.discard(runtime)
         self._outdated.discard(runtime)
         floor = self._floors.get(runtime)
-        start = self._residency.on_gone(runtime, now)
-        if start is not None and model is not None:
-            self._load(model, start)
+        self._residency.on_gone(runtime, now)
         if floor is None:
             return
         for stream in list(floor.streams.values()):
@@ -274,6 +299,7 @@ class Workshop:
 
     def unload_all(self) -> None:
         """Stop every runtime, ready or loading."""
+        self._residency.give_up()
         for residence in self._residency.residences():
             if residence.runtime is not None:
                 self._residency.retire(residence.runtime)
@@ -284,9 +310,13 @@ class Workshop:
         for floor in self._floors.values():
             floor.on_slept(slept_s, now)
 
-    def _load(self, model: ModelId, runtime: RuntimeId) -> None:
-        self.loads += 1
-        self._outgoing.add(Load(model, runtime))
+    def _clear(self, runtimes: Iterable[RuntimeId]) -> None:
+        """Let these make room for another: what runs on them runs to its end, and nothing more."""
+        for runtime in runtimes:
+            floor = self._floors[runtime]
+            self._residency.retire(runtime)
+            floor.is_retiring = True
+            self._unload_if_idle(floor)
 
     def _say_loading(self, stream: Stream) -> None:
         runtime = self._residency.runtime_of(stream.model)
@@ -309,6 +339,7 @@ class Workshop:
         assert moved, f"loaded while {stream.phase}"
         stream.runtime = runtime
         self._floors[runtime].admit(stream, now)
+        self.ledger.used(runtime, now)
         self._outgoing.add(Prepare(stream.key, runtime, stream.request))
 
     def _seat(self, floor: Floor, now: float) -> None:
@@ -323,6 +354,7 @@ class Workshop:
         floor = self.floor(stream.runtime)
         if floor is not None:
             floor.on_closed(stream, now, is_stuck=is_stuck)
+            self.ledger.used(floor.runtime, now)
         self._desk.settle(stream, now)
         if floor is None:
             return
@@ -380,11 +412,6 @@ class Workshop:
         if runtime not in self._unloading:
             self._unloading.add(runtime)
             self._outgoing.add(Unload(runtime))
-
-
-def no_model(model: ModelId) -> Failure:
-    """There is no such model here, or not any more."""
-    return Failure("model_not_found", f"the node has no model named {model!r}")
 
 
 def _is_death(failure: Failure) -> bool:

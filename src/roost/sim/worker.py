@@ -49,6 +49,7 @@ from roost.wire.messages import (
     FromGateway,
     Hello,
     Open,
+    Want,
     Welcome,
 )
 
@@ -264,6 +265,8 @@ class Worker:
                 self._opens.append(message)
             self._deliver(self._number, message)
             self._count()
+        elif isinstance(message, Want):
+            self._perform(self.agent.on_preload(message.model, now))
 
     def _deliver(self, link: int, message: Open | Credit | Cancel) -> None:
         if isinstance(message, Open) and message.fence is not None:

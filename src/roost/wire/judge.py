@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
@@ -63,4 +64,18 @@ def _is_plausible(status: NodeStatus) -> bool:
     counts = [status.in_flight, status.max_in_flight]
     counts += [n for offer in status.models for n in (offer.slots, offer.ctx, offer.size_bytes)]
     counts += [slot.tokens for runtime in status.runtimes for slot in runtime.slots]
-    return min(counts) >= 0
+    return min(counts) >= 0 and all(map(_is_span, _figures(status)))
+
+
+def _figures(status: NodeStatus) -> Iterator[float | None]:
+    """Everything of a report that a gateway calculates with."""
+    for runtime in status.runtimes:
+        yield from (runtime.load_s, runtime.progress, runtime.resident_s, runtime.idle_s)
+        yield runtime.evict_in_s
+    for load in status.loads or ():
+        yield load.in_s
+
+
+def _is_span(value: float | None) -> bool:
+    """Whether it is unknown, or a finite number from 0."""
+    return value is None or (math.isfinite(value) and value >= 0)

@@ -22,6 +22,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Want,
     Welcome,
 )
 
@@ -34,6 +35,7 @@ NODE_HEARS: _Table = {
     ("up", Open): "up",
     ("up", Credit): "up",
     ("up", Cancel): "up",
+    ("up", Want): "up",
     ("up", Ping): "up",
     ("up", Pong): "up",
     ("up", Goodbye): "closed",
@@ -65,6 +67,7 @@ GATEWAY_SAYS: _Table = {
     ("up", Open): "up",
     ("up", Credit): "up",
     ("up", Cancel): "up",
+    ("up", Want): "up",
     ("up", Goodbye): "closed",
 }
 """Hello of the node, Welcome, pings and pongs are said by the machines themselves."""

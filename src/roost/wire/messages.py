@@ -6,6 +6,7 @@ A node dials in. The order on a fresh link:
     gateway   Welcome                  (or Goodbye: wrong version, unknown token)
     node      Status                   (again whenever it changes, at least once per `status_s`)
     both      Ping, answered by Pong   (each side on its own)
+    gateway   Want                     (whenever a model should be loaded before it is asked for)
 
 and for each request:
 
@@ -30,7 +31,7 @@ import msgspec
 
 from roost.core.events import StreamEvent
 from roost.core.fence import Fence
-from roost.core.ids import NodeId, RequestId, StreamId, TenantId
+from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
 from roost.core.request import GenerateRequest
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
@@ -135,6 +136,16 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     stream: StreamId
 
 
+class Want(msgspec.Struct, frozen=True, tag="want"):
+    """The gateway would like a runtime of this model there; the node loads it if it has room.
+
+    A wish, not a request: a node that cannot, or would rather not, does nothing, and its next
+    report shows which. Only nodes whose reports say what loads would take understand it.
+    """
+
+    model: ModelId
+
+
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
     """Are you there? Answered by a Pong with the same number."""
 
@@ -148,4 +159,4 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 
 
 FromNode: TypeAlias = Hello | Status | Phase | Events | Refused | Released | Goodbye | Ping | Pong
-FromGateway: TypeAlias = Welcome | Goodbye | Open | Credit | Cancel | Ping | Pong
+FromGateway: TypeAlias = Welcome | Goodbye | Open | Credit | Cancel | Want | Ping | Pong

@@ -1,0 +1,145 @@
+"""MACHINE: the line of models that wait for room on this node, and what is done for the first.
+
+    ask ──▶ waits ──▶ Start          there is room
+              │  ╰──▶ Clear          others go first: idle ones, after `turn_s` busy ones too
+              ╰─────▶ TurnAway       there can be no room, or there was none for `wait_s`
+
+Strictly in order: a small model that would fit does not pass a large one that waits, or the large
+one might wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from roost.core.ids import ModelId, RuntimeId
+from roost.core.snapshots import ModelOffer
+from roost.errors import Failure
+from roost.node.ledger import Ledger, RoomSettings
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Load this model: it has left the line."""
+
+    model: ModelId
+
+
+class Clear(msgspec.Struct, frozen=True):
+    """Let these runtimes go as soon as nothing runs on them."""
+
+    runtimes: tuple[RuntimeId, ...]
+
+
+class TurnAway(msgspec.Struct, frozen=True):
+    """Tell all who wait for this model: it has left the line."""
+
+    model: ModelId
+    failure: Failure
+
+
+Step: TypeAlias = Start | Clear | TurnAway
+
+
+@dataclass(slots=True)
+class _Turn:
+    since_s: float
+    asked: bool
+
+
+class Boarding:
+    """Models in order of coming; `ledger` says what room there is."""
+
+    def __init__(self, settings: RoomSettings) -> None:
+        self._settings = settings
+        self._line: dict[ModelId, _Turn] = {}
+        self._due_s: float | None = None
+        self.ledger = Ledger(settings)
+
+    def join(self, model: ModelId, now: float, *, asked: bool = False) -> None:
+        """Wait for room; `asked` waits even when no stream does."""
+        turn = self._line.setdefault(model, _Turn(now, asked))
+        turn.asked = turn.asked or asked
+
+    def quit(self, model: ModelId) -> None:
+        """No stream waits for this model any more."""
+        turn = self._line.get(model)
+        if turn is not None and not turn.asked:
+            del self._line[model]
+
+    def drop(self, model: ModelId) -> None:
+        """This model is not to be had any more."""
+        self._line.pop(model, None)
+
+    def clear(self) -> None:
+        """Nobody gets room any more."""
+        self._line.clear()
+
+    def next_s(self) -> float | None:
+        """When time alone may change something for the first in line."""
+        return self._due_s if self._line else None
+
+    def step(self, offer: ModelOffer, pinned: Container[RuntimeId], now: float) -> Step | None:
+        """What is done for the first in line, whose offer this is; None for nothing now.
+
+        `pinned` are the runtimes that have something to do.
+        """
+        model, turn = next(iter(self._line.items()))
+        need_bytes = known_bytes(offer)
+        room = self.ledger.room(need_bytes, pinned, now)
+        if room.why == "":
+            return self._out(model, Start(model)) if not room.evict else Clear(room.evict)
+        if room.why == "too_large":
+            return self._out(model, TurnAway(model, too_large(need_bytes, self._settings)))
+        if now >= turn.since_s + self._settings.wait_s:
+            return self._out(model, TurnAway(model, no_room(self._settings)))
+        if room.why == "busy" and now >= turn.since_s + self._settings.turn_s:
+            room = self.ledger.room(need_bytes, (), now)
+            if not room.why:
+                return Clear(room.evict)
+        times = (turn.since_s + self._settings.turn_s, turn.since_s + self._settings.wait_s)
+        due = [at for at in (*times, room.at_s) if at is not None and at > now]
+        self._due_s = min(due, default=None)
+        return None
+
+    def head(self) -> ModelId | None:
+        """Who is first."""
+        return next(iter(self._line), None)
+
+    def _out(self, model: ModelId, step: Step) -> Step:
+        del self._line[model]
+        return step
+
+
+def known_bytes(offer: ModelOffer) -> int:
+    """What is known of a model's need: weights and KV, or one of them alone, or 0."""
+    return offer.size_bytes + (offer.kv_bytes or 0)
+
+
+def no_room(settings: RoomSettings) -> Failure:
+    """Every runtime that could make room is in use."""
+    limits = " and ".join(_limits(settings))
+    message = f"no other model on this node could make room in {settings.wait_s:g} s: see {limits}"
+    return Failure("node_busy", message, retry_after_s=1)
+
+
+def too_large(need_bytes: int, settings: RoomSettings) -> Failure:
+    """The model alone is over the limit."""
+    message = (
+        f"the model needs about {need_bytes} bytes, and `max_runtime_bytes` allows "
+        f"{settings.max_bytes}"
+    )
+    return Failure("load_failed", message)
+
+
+def _limits(settings: RoomSettings) -> list[str]:
+    limits = {"max_runtimes": settings.max_runtimes, "max_runtime_bytes": settings.max_bytes}
+    return [f"`{name}` ({limit})" for name, limit in limits.items() if limit]
+
+
+def no_model(model: ModelId) -> Failure:
+    """There is no such model here, or not any more."""
+    return Failure("model_not_found", f"the node has no model named {model!r}")

@@ -1,0 +1,50 @@
+"""DECIDER: what a node says of its runtimes, and of the room for others."""
+
+from __future__ import annotations
+
+from roost.core.snapshots import LoadView, RuntimeView
+from roost.node.boarding import known_bytes
+from roost.node.residency import Residence
+from roost.node.workshop import Workshop
+
+
+def runtime_view(residence: Residence, workshop: Workshop, backend: str, now: float) -> RuntimeView:
+    """One model's lane; `backend` is the one to name where the offer names none."""
+    name, ledger = residence.runtime, workshop.ledger
+    floor = workshop.floor(name)
+    offer = workshop.offers.get(residence.model)
+    free = floor is not None and not floor.streams and name is not None
+    return RuntimeView(
+        model=residence.model,
+        backend=(offer.backend if offer else "") or backend,
+        state=residence.state,
+        runtime=name,
+        slots=floor.slots.views() if floor else (),
+        ctx=offer.ctx if offer else 0,
+        load_s=residence.load_s,
+        failure=residence.failure.message if residence.failure else None,
+        progress=workshop.progress(name) if name is not None else None,
+        resident_s=ledger.resident_s(name, now) if name is not None else None,
+        idle_s=ledger.idle_s(name, now) if free and name is not None else None,
+        evict_in_s=ledger.evict_in_s(name, now) if free and name is not None else None,
+        waiting=residence.waiting,
+    )
+
+
+def load_views(workshop: Workshop, now: float) -> tuple[LoadView, ...]:
+    """What it would take to load each model that has no runtime and does not simply fit."""
+    residences = workshop.residences()
+    present = {one.model for one in residences if one.runtime is not None}
+    model_of = {one.runtime: one.model for one in residences if one.runtime is not None}
+    pinned = workshop.pinned()
+    views = []
+    for model, offer in workshop.offers.items():
+        if model in present:
+            continue
+        room = workshop.ledger.room(known_bytes(offer), pinned, now)
+        if not room.why and not room.evict:
+            continue
+        evicts = tuple(model_of[runtime] for runtime in room.evict)
+        in_s = None if room.at_s is None else max(0.0, room.at_s - now)
+        views.append(LoadView(model, evicts, room.why, in_s))
+    return tuple(views)

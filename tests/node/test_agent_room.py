@@ -1,0 +1,154 @@
+"""The agent under a limit: who makes room, who waits, who is told, and what the report says."""
+
+from __future__ import annotations
+
+import msgspec
+
+from roost.core.events import Delta
+from roost.core.ids import ModelId, RuntimeId
+from roost.core.snapshots import LoadView, RuntimeView
+from roost.node.effects import Load, Send, Unload
+from roost.node.ledger import RoomSettings
+from roost.wire.messages import Refused
+from tests.node.kit import (
+    ANSWER,
+    FINISHED,
+    FIRST,
+    MODEL,
+    OTHER,
+    SETTINGS,
+    Node,
+    offer,
+    reason_of,
+)
+
+ROOM = RoomSettings(max_runtimes=1, min_resident_s=5.0, turn_s=20.0, wait_s=60.0)
+THIRD = ModelId("third")
+SECOND = RuntimeId("other#2")
+
+
+def _node(room: RoomSettings = ROOM) -> Node:
+    settings = msgspec.structs.replace(SETTINGS, room=room)
+    return Node(settings, offer(), offer(OTHER), offer(THIRD))
+
+
+def _view(node: Node, model: ModelId) -> RuntimeView:
+    return next(view for view in node.agent.status().runtimes if view.model == model)
+
+
+def test_two_models_take_turns_in_one_place() -> None:
+    """The idle runtime goes, and only when it is gone the other is loaded: never both at once."""
+    node = _node()
+    node.serve(1)
+    node.tick(10.0)
+    assert Unload(FIRST) in node.open(2, model=OTHER)
+    assert node.agent.status().runtimes[1].waiting == 1
+    assert Load(OTHER, SECOND) in node.gone()
+    node.loaded("other#2")
+    node.prepared(2)
+    assert node.agent.statistics().runtimes == 1
+
+
+def test_a_busy_runtime_is_not_touched() -> None:
+    """While a stream runs the other model waits; when it has ended, the runtime goes."""
+    node = _node()
+    node.run(1)
+    node.tick(10.0)
+    assert Unload(FIRST) not in node.open(2, model=OTHER)
+    assert Unload(FIRST) not in node.tick(5.0)
+    assert Unload(FIRST) in node.closed(1)
+
+
+def test_a_busy_runtime_gets_no_new_work_after_a_turn() -> None:
+    """A model that is always in use lets another in: what runs ends by itself, what comes waits."""
+    node = _node()
+    node.run(1)
+    node.open(2, model=OTHER)
+    for _ in range(20):
+        node.event(1, Delta("a"))
+        node.tick(1.0)
+    assert _view(node, MODEL).state == "stopping"
+    assert {type(effect) for effect in node.open(3)} == {Send}
+    node.event(1, FINISHED)
+    assert Unload(FIRST) in node.closed(1)
+    assert Load(OTHER, SECOND) in node.gone()
+    assert reason_of_all(node) == []
+
+
+def test_who_waits_in_vain_is_told_and_what_to_change() -> None:
+    """The refusal is one for lack of room, and names the setting."""
+    node = _node(msgspec.structs.replace(ROOM, turn_s=90.0))
+    node.run(1)
+    node.open(2, model=OTHER)
+    for _ in range(60):
+        node.event(1, Delta("a"))
+        node.tick(1.0)
+    assert reason_of_all(node) == ["node_busy"]
+    refused = node.said(2)[-2]
+    assert isinstance(refused, Refused)
+    assert "`max_runtimes` (1)" in refused.failure.message
+    assert node.agent.statistics().live == 1
+
+
+def test_what_can_never_fit_is_not_usable() -> None:
+    """A model over the limit is refused at once, and the report says that nobody need ask."""
+    room = RoomSettings(max_bytes=1000)
+    small = msgspec.structs.replace(offer(), size_bytes=900)
+    large = msgspec.structs.replace(offer(OTHER), size_bytes=900, kv_bytes=101)
+    node = Node(msgspec.structs.replace(SETTINGS, room=room), small, large)
+    node.open(1, model=OTHER)
+    assert reason_of_all(node) == ["load_failed"]
+    status = node.agent.status()
+    assert [one.usable for one in status.models] == [True, False]
+    assert status.loads == (LoadView(OTHER, (), "too_large"),)
+    assert (status.max_runtimes, status.max_runtime_bytes) == (0, 1000)
+
+
+def test_the_report_says_who_would_have_to_go() -> None:
+    """A gateway can price a load: since when others are there, how long unused, and who goes."""
+    node = _node()
+    node.open(1)
+    node.take(node.agent.on_load_progress(FIRST, 0.4, node.now))
+    assert _view(node, MODEL).progress == 0.4
+    assert node.agent.status().loads == (LoadView(OTHER, (), "busy"), LoadView(THIRD, (), "busy"))
+    node.loaded()
+    node.prepared(1)
+    assert _view(node, MODEL).evict_in_s is None
+    node.event(1, *ANSWER)
+    node.closed(1)
+    node.tick(2.0)
+    view = _view(node, MODEL)
+    assert (view.progress, view.resident_s, view.idle_s, view.evict_in_s) == (None, 2.0, 2.0, 3.0)
+    assert node.agent.status().loads == (
+        LoadView(OTHER, (MODEL,), "young", 3.0),
+        LoadView(THIRD, (MODEL,), "young", 3.0),
+    )
+    node.tick(3.0)
+    loads = node.agent.status().loads
+    assert loads is not None
+    assert loads[0] == LoadView(OTHER, (MODEL,))
+
+
+def test_without_limits_there_is_nothing_to_say_of_room() -> None:
+    """Every model fits."""
+    node = _node(RoomSettings())
+    node.serve(1)
+    node.serve(2, model=OTHER)
+    assert node.agent.status().loads == ()
+
+
+def test_a_drained_node_preloads_nothing_and_a_stopped_one_lets_nobody_in() -> None:
+    """The end of a node takes the line with it."""
+    node = _node()
+    node.serve(1)
+    node.open(2, model=OTHER)
+    node.take(node.agent.on_shutdown(node.now))
+    assert Unload(FIRST) in node.fresh()
+    assert node.gone() == []
+    node.take(node.agent.on_preload(OTHER, node.now))
+    assert node.fresh() == []
+
+
+def reason_of_all(node: Node) -> list[str]:
+    """Why streams were refused, in order."""
+    return [reason_of(message) for message in node.said() if isinstance(message, Refused)]
