@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from roost.core.ids import NodeId
+from roost.fleet.field import Candidate, field_of
 from roost.fleet.routing import Choice, choose, hopeful, obstacle, only_too_long
-from roost.fleet.scoring import SCORERS, Ask, Candidate
+from roost.fleet.scoring import SCORERS, Ask
 from roost.fleet.settings import Policy
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
@@ -25,7 +26,7 @@ def candidate(node: NodeId = A, base: Candidate = FREE, **changes: object) -> Ca
 
 def chosen(ask: Ask, candidates: list[Candidate], policy: Policy, seed: int = 1) -> Choice:
     """The choice, where there has to be one."""
-    choice = choose(ask, candidates, policy, random.Random(seed))
+    choice = choose(ask, field_of(candidates), policy, random.Random(seed))
     assert choice is not None
     return choice
 
@@ -63,16 +64,17 @@ def test_obstacles(one: Candidate, ask: Ask, expected: str) -> None:
 )
 def test_hope(candidates: list[Candidate], expected: bool) -> None:
     """Waiting helps against silence, fullness and a tripped breaker, not against leaving."""
-    assert hopeful(candidates, Ask()) is expected
-    assert hopeful(candidates, Ask(tried=frozenset({A, B}))) is False
+    assert hopeful(field_of(candidates), Ask()) is expected
+    assert hopeful(field_of(candidates), Ask(tried=frozenset({A, B}))) is False
 
 
 def test_too_long_for_all() -> None:
     """Only if the length is everybody's reason is it the client's fault."""
     ask = Ask(least_tokens=200)
-    assert only_too_long([candidate(ctx=100)], ask)
-    assert not only_too_long([candidate(ctx=100), candidate(B, ctx=300, closed="busy")], ask)
-    assert not only_too_long([], ask)
+    assert only_too_long(field_of([candidate(ctx=100)]), ask)
+    both = [candidate(ctx=100), candidate(B, ctx=300, closed="busy")]
+    assert not only_too_long(field_of(both), ask)
+    assert not only_too_long(field_of([]), ask)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_choice(
     ask: Ask, candidates: list[Candidate], expected: tuple[NodeId, str, str] | None
 ) -> None:
     """Home first, somebody free second, waiting last."""
-    choice = choose(ask, candidates, "least_inflight", random.Random(1))
+    choice = choose(ask, field_of(candidates), "least_inflight", random.Random(1))
     found = None if choice is None else (choice.node, choice.placement, choice.why)
     assert found == expected
 
@@ -162,7 +164,7 @@ def test_predicted_falls_back_to_load_when_unsure() -> None:
 def test_ties_are_even(policy: Policy) -> None:
     """Over many first requests every idle node gets its share."""
     dice = random.Random(1)
-    idle = [candidate(node) for node in (A, B, C)]
+    idle = field_of(candidate(node) for node in (A, B, C))
     wins: Counter[NodeId] = Counter()
     for _ in range(900):
         choice = choose(Ask(), idle, policy, dice)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import msgspec
 import pytest
 
 from roost.core.ids import NodeId
+from roost.fleet.field import Candidate, field_of
 from roost.fleet.registry import number
 from roost.fleet.scoring import (
+    SCORERS,
     Ask,
-    Candidate,
     rank,
     score_inflight,
     score_predicted,
@@ -20,6 +22,7 @@ from roost.fleet.scoring import (
     score_round_robin,
     score_weighted,
 )
+from roost.fleet.settings import Policy
 
 FREE = Candidate(NodeId("a"), capacity=4)
 
@@ -29,21 +32,37 @@ def candidate(**changes: object) -> Candidate:
     return msgspec.structs.replace(FREE, **changes)
 
 
+def other(**changes: object) -> Candidate:
+    """Another one."""
+    return candidate(node=NodeId("b"), **changes)
+
+
 def test_simple_scores() -> None:
     """Lower is better; unknown KV counts like the used places."""
-    assert score_inflight(Ask(), [candidate(in_flight=3)]) == [3]
-    assert score_weighted(Ask(), [candidate(held=2, kv_share=0.25)]) == pytest.approx([0.4])
-    assert score_weighted(Ask(), [candidate(held=2)]) == pytest.approx([0.5])
-    assert score_random(Ask(), [FREE, candidate(in_flight=9)]) == [0.0, 0.0]
-    assert score_round_robin(Ask(), [candidate(picked=7)]) == [7]
+    assert score_inflight(Ask(), field_of([candidate(in_flight=3)])) == [3]
+    full = field_of([candidate(held=2, kv_share=0.25)])
+    assert score_weighted(Ask(), full) == pytest.approx([0.4])
+    assert score_weighted(Ask(), field_of([candidate(held=2)])) == pytest.approx([0.5])
+    assert score_random(Ask(), field_of([FREE, other(in_flight=9)])) == [0.0, 0.0]
+    assert score_round_robin(Ask(), field_of([candidate(picked=7)])) == [7]
+
+
+@pytest.mark.parametrize("policy", SCORERS)
+def test_nobody_scores_behind_a_closed_door(policy: Policy) -> None:
+    """A node that takes nothing is no better than any other at any policy."""
+    shut = candidate(closed="busy", sure=True, capacity=0)
+    open_one = other(sure=True, in_flight=3, ahead_s=2.0)
+    scores = SCORERS[policy](Ask(beginning=7, home=shut.node), field_of([shut, open_one]))
+    assert scores[0] == math.inf
+    assert scores[1] < math.inf
 
 
 def test_predicted_adds_up() -> None:
     """What is ahead, the part of the prompt that is not cached, and the answer."""
     ask = Ask(home=NodeId("a"), prompt_tokens=100, cached_tokens=60, answer_tokens=20)
     sure = candidate(sure=True, ahead_s=1.0, prefill_s=0.01, decode_s=0.1)
-    other = msgspec.structs.replace(sure, node=NodeId("b"))
-    assert score_predicted(ask, [sure, other]) == pytest.approx([3.4, 4.0])
+    away = msgspec.structs.replace(sure, node=NodeId("b"))
+    assert score_predicted(ask, field_of([sure, away])) == pytest.approx([3.4, 4.0])
 
 
 def test_rendezvous_spreads_beginnings_and_keeps_them() -> None:
@@ -70,8 +89,8 @@ def test_affinity_has_a_bound_of_load() -> None:
     loads: Counter[NodeId] = Counter()
     for _ in range(12):
         nodes = [msgspec.structs.replace(one, in_flight=loads[one.node]) for one in nodes]
-        scores = score_prefix_affinity(ask, nodes)
+        scores = score_prefix_affinity(ask, field_of(nodes))
         loads[nodes[scores.index(min(scores))].node] += 1
     assert max(loads.values()) <= 6
     assert len(loads) == 3
-    assert score_prefix_affinity(Ask(), nodes) == [one.in_flight for one in nodes]
+    assert score_prefix_affinity(Ask(), field_of(nodes)) == [one.in_flight for one in nodes]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from roost.core.ids import ModelId
 from roost.errors import Failure
 from roost.fleet import refusals
+from roost.fleet.affinity import Home
 from roost.fleet.books import Books
 from roost.fleet.calls import Attempt, Call
 from roost.fleet.effects import Dispatch
+from roost.fleet.field import Field
 from roost.fleet.leases import Share
 from roost.fleet.routing import Choice, choose, hopeful, only_too_long
-from roost.fleet.scoring import Ask, Candidate
+from roost.fleet.scoring import Ask
 
 
 class Assigner:
@@ -26,9 +28,29 @@ class Assigner:
             call = self._books.waiting(entry.request)
             if entry.model in full and not call.failures:
                 continue
-            if not self._place(call, now) and not call.failures:
+            home = self._books.prospects.home(call, now)
+            if not self.place(call, home, now) and not call.failures:
                 # No room even for a request that nobody has failed yet: none for any like it.
                 full.add(entry.model)
+
+    def place(self, call: Call, home: Home | None, now: float) -> bool:
+        """Settle what becomes of a request whose turn it is; False if it has to wait.
+
+        `home` is where its conversation was by now.
+        """
+        prospects = self._books.prospects
+        if call.left_s(now) == 0:
+            self._books.answer(call, refusals.deadline(call.terms.timeout_s or 0.0), now)
+            return True
+        ask = prospects.ask(call, home)
+        while True:
+            field = prospects.candidates(call.model, now)
+            choice = self._choose(call, ask, field)
+            if choice is None:
+                return self._give_up(call, ask, field, now)
+            if prospects.board.confirm(choice.node, now):
+                self._dispatch(call, ask, choice, now)
+                return True
 
     def refuse_waiting(self, now: float) -> None:
         """Without a line, whoever could not start at once is refused at once."""
@@ -42,37 +64,21 @@ class Assigner:
         prospects = self._books.prospects
         return hopeful(prospects.candidates(call.model, now), prospects.filters(call))
 
-    def _place(self, call: Call, now: float) -> bool:
-        """Settle what becomes of a waiting request; False if it has to go on waiting."""
-        prospects = self._books.prospects
-        if call.left_s(now) == 0:
-            self._books.answer(call, refusals.deadline(call.terms.timeout_s or 0.0), now)
-            return True
-        ask = prospects.ask(call, now)
-        while True:
-            candidates = prospects.candidates(call.model, now)
-            choice = self._choose(call, ask, candidates)
-            if choice is None:
-                return self._give_up(call, ask, candidates, now)
-            if prospects.board.confirm(choice.node, now):
-                self._dispatch(call, ask, choice, now)
-                return True
-
-    def _choose(self, call: Call, ask: Ask, candidates: list[Candidate]) -> Choice | None:
+    def _choose(self, call: Call, ask: Ask, field: Field) -> Choice | None:
         books = self._books
         if call.failures:
             # After a death its requests would fall on the survivors all at once: a few at a time.
             most = books.settings.redispatch_per_node
-            candidates = [one for one in candidates if books.leases.recovering(one.node) < most]
+            field = field.only(lambda one: books.leases.recovering(one.node) < most)
         if 0 < books.settings.max_decodes <= len(books.leases):
             return None
-        return choose(ask, candidates, books.settings.policy, books.dice)
+        return choose(ask, field, books.settings.policy, books.dice)
 
-    def _give_up(self, call: Call, ask: Ask, candidates: list[Candidate], now: float) -> bool:
-        if hopeful(candidates, ask):
+    def _give_up(self, call: Call, ask: Ask, field: Field, now: float) -> bool:
+        if hopeful(field, ask):
             return False
-        if only_too_long(candidates, ask):
-            most = max(one.ctx for one in candidates)
+        if only_too_long(field, ask):
+            most = max(one.ctx for one in field.candidates)
             self._books.answer(call, refusals.too_long(most), now)
         else:
             self._books.answer(call, self._hopeless(call), now)
@@ -107,7 +113,7 @@ class Assigner:
                 deadline_s=call.left_s(now),
                 policy=choice.policy,
                 score=choice.score,
-                candidates=len(choice.free),
+                candidates=choice.candidates,
                 runner_up=choice.runner_up,
                 predicted_s=predicted_s,
                 epoch=books.counts["dispatched"],

@@ -8,15 +8,16 @@ so whoever has chosen asks `confirm` before anything is sent.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import RuntimeView
 from roost.fleet.breakers import Breakers
+from roost.fleet.field import Candidate, Field, field_of
 from roost.fleet.leases import Leases
 from roost.fleet.pace import Pace
 from roost.fleet.registry import Node, Registry
-from roost.fleet.scoring import Candidate
 from roost.fleet.settings import FleetSettings
 
 MODELS = 1024
@@ -31,11 +32,11 @@ class _Backoff:
 
 @dataclass(slots=True)
 class _Board:
-    """One model's records, by node in order of arrival."""
+    """One model's records, in order of the nodes' arrival."""
 
-    records: dict[NodeId, Candidate]
+    field: Field
     choosy: bool
-    stale: set[NodeId] = field(default_factory=set)
+    stale: set[NodeId] = dataclass_field(default_factory=set)
     doubtful: bool = False
 
 
@@ -55,7 +56,7 @@ class Board:
         self._picks = 0
         self._again_s = 0.0
 
-    def candidates(self, model: ModelId, now: float) -> list[Candidate]:
+    def candidates(self, model: ModelId, now: float) -> Field:
         """Linked nodes that offer the model.
 
         A node whose last load failed counts only where nobody else offers the model: then another
@@ -67,7 +68,7 @@ class Board:
             board = self._make(model, now)
         elif board.stale:
             self._refresh(board, model, now)
-        return list(board.records.values())
+        return board.field
 
     def refresh(self, now: float) -> None:
         """Remake what has changed; done after an event, so that no request has to wait for it."""
@@ -159,8 +160,9 @@ class Board:
     def _catch_up(self, now: float) -> None:
         for node in self._leases.changed():
             self.touch(node)
-        for node in [node for node in self._silent if self._is_alive(node, now)]:
-            self.heard(node)
+        if self._silent:
+            for node in [node for node in self._silent if self._is_alive(node, now)]:
+                self.heard(node)
         if now >= self._again_s:
             for (node, _), backoff in self._backoffs.items():
                 if backoff.until_s <= now:
@@ -187,7 +189,8 @@ class Board:
     def _make(self, model: ModelId, now: float) -> _Board:
         serving = self._registry.serving(model)
         choosy = self._choosy((node.id for node in serving), model)
-        board = _Board({n.id: self._record(n, model, now, choosy=choosy) for n in serving}, choosy)
+        records = (self._record(node, model, now, choosy=choosy) for node in serving)
+        board = _Board(field_of(records), choosy)
         if serving:
             # A name that nobody serves gets no board, or strangers could fill the memory with them.
             self._boards[model] = board
@@ -197,14 +200,14 @@ class Board:
 
     def _refresh(self, board: _Board, model: ModelId, now: float) -> None:
         stale: Collection[NodeId] = board.stale
-        choosy = self._choosy(board.records, model) if board.doubtful else board.choosy
+        choosy = self._choosy(board.field.nodes, model) if board.doubtful else board.choosy
         if choosy != board.choosy:
-            board.choosy, stale = choosy, board.records.keys()
+            board.choosy, stale = choosy, board.field.nodes
         board.doubtful = False
-        for name in list(stale):
-            node = self._registry.get(name)
-            if node is not None and name in board.records:
-                board.records[name] = self._record(node, model, now, choosy=choosy)
+        nodes = [self._registry.get(name) for name in stale if name in board.field.places]
+        board.field = board.field.updated(
+            self._record(node, model, now, choosy=choosy) for node in nodes if node is not None
+        )
         board.stale.clear()
 
     def _choosy(self, names: Iterable[NodeId], model: ModelId) -> bool:

@@ -66,9 +66,13 @@ class Books:
             self.queue.push_front(entry_of(call))
 
     def serve(self, call: Call) -> None:
-        """A request that waits gets its place, on its tenant's account."""
-        self.timers.drop(("queue", call.id))
-        self.queue.served(call.id)
+        """A request gets its place, on its tenant's account, whether or not it had to wait."""
+        if call.id in self.queue:
+            self.timers.drop(("queue", call.id))
+            self.queue.served(call.id)
+        else:
+            terms = call.terms
+            self.queue.passed_by(terms.tenant, call.cost, terms.weight, talk_of(call))
 
     def unqueue(self, call: Call) -> None:
         """Take a request out of the line, if it is in it."""
@@ -155,8 +159,6 @@ class Books:
 def entry_of(call: Call) -> Entry:
     """The request as the line sees it."""
     terms = call.terms
-    # Without keys everybody behind one address is one tenant: there, conversations share.
-    divided = terms.tenant.startswith("addr:") and terms.chain
     return Entry(
         request=call.id,
         model=call.model,
@@ -165,5 +167,12 @@ def entry_of(call: Call) -> Entry:
         cost=call.cost,
         weight=terms.weight,
         deadline_s=math.inf if terms.timeout_s is None else call.arrived_s + terms.timeout_s,
-        talk=terms.chain[:2][-1] if divided else b"",
+        talk=talk_of(call),
     )
+
+
+def talk_of(call: Call) -> bytes:
+    """The conversation by which a tenant is divided; empty where it is not."""
+    terms = call.terms
+    # Without keys everybody behind one address is one tenant: there, conversations share.
+    return terms.chain[:2][-1] if terms.chain and terms.tenant.startswith("addr:") else b""

@@ -94,20 +94,29 @@ class Coordinator:
         books.recovery.note_request(now)
         call = Call(terms, model, arrived_s=now, waiting_since_s=now)
         books.calls.add(call)
-        books.prospects.measure(call, now)
+        home = books.prospects.measure(call, now)
         if terms.timeout_s is not None:
             books.timers.set(("request", call.id), now + terms.timeout_s)
         if books.draining:
             books.answer(call, refusals.draining(self._settings.retry_after_default_s), now)
             return self._settle(now)
-        crowded = books.queue.waits_for(model)
+        first = not len(books.queue)
+        if not first or not self._assigner.place(call, home, now):
+            self._wait(call, now, hopeless=first)
+        return books.drained()
+
+    def _wait(self, call: Call, now: float, *, hopeless: bool) -> None:
+        """Let a new arrival wait; `hopeless` says that there is no room for it at this moment."""
+        books = self._books
+        # Where others wait already there is no room for this one either.
+        hopeless = hopeless or books.queue.waits_for(call.model)
         books.enqueue(call, now)
-        if not crowded:
-            # Where others wait already there is no room for this one either.
-            self._look_again(now)
+        if not hopeless:
+            self._assigner.reconsider(now)
+        if self._settings.queue_length == 0:
+            self._assigner.refuse_waiting(now)
         if call.id in books.queue:
             self._line_up(call, now)
-        return books.drained()
 
     def _line_up(self, call: Call, now: float) -> None:
         """Let a new arrival wait, or say at once that it cannot."""

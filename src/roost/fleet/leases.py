@@ -7,6 +7,7 @@ node may still compute for a step, and until it says `Released` the place is not
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import msgspec
 
@@ -133,8 +134,10 @@ class Leases:
         """How many that were hit by a death elsewhere prefill on this node."""
         return self._recovering[node]
 
-    def changed(self) -> set[NodeId]:
+    def changed(self) -> Collection[NodeId]:
         """The nodes whose figures have changed since this was last asked."""
+        if not self._changed:
+            return ()
         changed, self._changed = self._changed, set()
         return changed
 

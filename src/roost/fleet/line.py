@@ -127,12 +127,28 @@ class Line:
         """A request gets its place: its tenant is charged, unless it was before."""
         entry = self._entries.get(request)
         if entry is not None and request not in self._back:
-            self._shares.serve(entry.tenant, entry.cost, entry.weight)
-            if entry.talk:
-                self._talks.serve((entry.tenant, entry.talk), entry.cost, 1.0)
+            self.charge(entry.tenant, entry.cost, entry.weight, entry.talk)
             if len(self._entries) > 1:
                 self._pass(entry.class_, {one.class_ for one in self._entries.values()})
         self.remove(request)
+        self._tidy()
+
+    def passed_by(self, tenant: TenantId, cost: float, weight: float, talk: bytes) -> None:
+        """Somebody got a place without waiting, as nobody waits: charged all the same."""
+        assert not self._entries, "nobody passes those who wait"
+        self._shares.arrive(tenant)
+        if talk:
+            self._talks.arrive((tenant, talk))
+        self.charge(tenant, cost, weight, talk)
+        self._tidy()
+
+    def charge(self, tenant: TenantId, cost: float, weight: float, talk: bytes) -> None:
+        """Put a request on the account of its tenant, and of its conversation where they count."""
+        self._shares.serve(tenant, cost, weight)
+        if talk:
+            self._talks.serve((tenant, talk), cost, 1.0)
+
+    def _tidy(self) -> None:
         self._shares.tidy(self._tenants)
         self._talks.tidy(())
 

@@ -7,9 +7,10 @@ from roost.core.ids import ModelId, NodeId
 from roost.fleet.affinity import Affinity, Home, extend
 from roost.fleet.board import Board
 from roost.fleet.calls import Call
+from roost.fleet.field import Candidate, Field
 from roost.fleet.leases import Leases
 from roost.fleet.registry import Registry
-from roost.fleet.scoring import Ask, Candidate
+from roost.fleet.scoring import Ask
 from roost.fleet.settings import FleetSettings
 
 _NOBODY: frozenset[NodeId] = frozenset()
@@ -29,22 +30,27 @@ class Prospects:
         """How many histories have a known home."""
         return len(self._homes)
 
-    def candidates(self, model: ModelId, now: float) -> list[Candidate]:
+    def candidates(self, model: ModelId, now: float) -> Field:
         """Linked nodes that offer the model."""
         return self.board.candidates(model, now)
 
-    def measure(self, call: Call, now: float) -> None:
-        """Estimate the request's lengths and what it will cost, by what is known at this moment."""
+    def home(self, call: Call, now: float) -> Home | None:
+        """Where the longest known part of the request's conversation was last computed."""
+        chain = call.terms.chain
+        return self._homes.lookup(chain, now) if chain else None
+
+    def measure(self, call: Call, now: float) -> Home | None:
+        """Estimate the request's lengths and cost by what is known at this moment; its home too."""
         lengths = self.board.pace.lengths(call.model)
         call.prompt_tokens = lengths.prompt(call.terms)
         call.answer_tokens = lengths.answer(call.terms)
-        home = self._homes.lookup(call.terms.chain, now) if call.terms.chain else None
+        home = self.home(call, now)
         cached = 0 if home is None else home.tokens
         call.cost = max(1, call.prompt_tokens - cached) + call.answer_tokens
+        return home
 
-    def ask(self, call: Call, now: float) -> Ask:
+    def ask(self, call: Call, home: Home | None) -> Ask:
         """What this request wants: its home, if it has one that is still of use."""
-        home = self._homes.lookup(call.terms.chain, now) if call.terms.chain else None
         if home is None:
             return self._ask(call)
         node = self._registry.get(home.node)

@@ -7,7 +7,6 @@ It has no text of anybody: lengths, times, places, scores and reasons.
 from __future__ import annotations
 
 from collections import OrderedDict
-from heapq import nsmallest
 
 import msgspec
 
@@ -128,16 +127,14 @@ def receipt_of(call: Call, outcome: str, now: float) -> Receipt:
 
 def _view(one: Attempt, call: Call) -> AttemptView:
     choice, arrived_s = one.choice, call.arrived_s
-    pairs = zip(choice.scores, (candidate.node for candidate in choice.free), strict=True)
-    best = nsmallest(RANKED, pairs)
     return AttemptView(
         attempt=one.attempt,
         node=choice.node,
         placement=choice.placement,
         why=one.why,
         policy=choice.policy,
-        candidates=len(choice.free),
-        ranking=tuple((node, score) for score, node in best),
+        candidates=choice.candidates,
+        ranking=tuple((node, score) for score, node in choice.ranking(RANKED)),
         runner_up=choice.runner_up,
         dispatched_s=one.dispatched_s - arrived_s,
         started_s=_after(one.started_s, arrived_s),

@@ -59,7 +59,7 @@ class RetryBudget:
             self._requests[-1] = (bucket, self._requests[-1][1] + 1)
         else:
             self._requests.append((bucket, 1))
-        self._expire(now)
+            self._expire(now)
 
     def spend(self, now: float) -> bool:
         """Take one retry out of the budget; False if there is none left."""

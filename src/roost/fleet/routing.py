@@ -7,13 +7,16 @@ the same node, so they go to chance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from heapq import nsmallest
+from math import inf
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
 from roost.core.ids import NodeId
 from roost.fleet.effects import Placement
-from roost.fleet.scoring import SCORERS, Ask, Candidate
+from roost.fleet.field import Candidate, Field, field_of
+from roost.fleet.scoring import SCORERS, Ask
 from roost.fleet.settings import Policy
 
 T = TypeVar("T")
@@ -37,22 +40,37 @@ class Dice(Protocol):
 class Choice(msgspec.Struct, frozen=True):
     """The decision, how it relates to the conversation's home, and what it was made from.
 
-    `policy` is the scorer that decided, "home" where affinity did; `free` and `scores` go together.
+    `policy` is the scorer that decided, "home" where affinity did; `ask` and `among` are what it
+    was given, and give its scores again.
     """
 
     chosen: Candidate
     placement: Placement
     why: str
-    policy: str = "home"
+    policy: Policy | Literal["home"] = "home"
     score: float = 0.0
     runner_up: NodeId | None = None
-    free: Sequence[Candidate] = ()
-    scores: Sequence[float] = ()
+    ask: Ask = Ask()
+    among: Field = Field()
 
     @property
     def node(self) -> NodeId:
         """Where to."""
         return self.chosen.node
+
+    @property
+    def candidates(self) -> int:
+        """How many nodes had room for it; a home that was taken unseen is the only one."""
+        return 1 if self.policy == "home" else self.among.free
+
+    def ranking(self, most: int) -> list[tuple[float, NodeId]]:
+        """The best nodes with their scores, lowest first."""
+        if self.policy == "home":
+            return [(self.score, self.node)]
+        # Made again for who asks, and not kept: most requests are over before anybody wants them.
+        scores = SCORERS[self.policy](self.ask, self.among)
+        pairs = zip(scores, self.among.nodes, strict=True)
+        return nsmallest(most, (pair for pair in pairs if pair[0] < inf))
 
 
 def obstacle(candidate: Candidate, ask: Ask) -> str:
@@ -79,53 +97,50 @@ def surely_too_long(ask: Ask, candidate: Candidate) -> bool:
     return 0 < candidate.token_bytes * (candidate.ctx - 1) < ask.prompt_bytes
 
 
-def hopeful(candidates: Sequence[Candidate], ask: Ask) -> bool:
+def hopeful(field: Field, ask: Ask) -> bool:
     """Whether waiting may help: some node is at most silent or full, not failed or leaving."""
-    return any(obstacle(candidate, ask) in WAIT_FOR for candidate in candidates)
+    return any(obstacle(candidate, ask) in WAIT_FOR for candidate in field.candidates)
 
 
-def only_too_long(candidates: Sequence[Candidate], ask: Ask) -> bool:
+def only_too_long(field: Field, ask: Ask) -> bool:
     """Whether the prompt's length is what keeps every one of these from it."""
+    candidates = field.candidates
     return bool(candidates) and all(obstacle(one, ask) == "too_long" for one in candidates)
 
 
-def choose(ask: Ask, candidates: Sequence[Candidate], policy: Policy, dice: Dice) -> Choice | None:
+def choose(ask: Ask, field: Field, policy: Policy, dice: Dice) -> Choice | None:
     """Pick a node for the request, or None if it has to wait.
 
     The home comes first, but for `predicted`, where it is worth exactly the prefill that it saves.
     When the home is merely full the request moves to a node that is free: affinity saves one
     prefill, and a prefill started now beats one saved later. Nobody free: wait.
     """
-    free = [one for one in candidates if not one.closed]
+    among = field
     if ask.tried or ask.resting:
-        free = [one for one in free if one.node not in ask.tried and one.node not in ask.resting]
-    choice = _choose(ask, candidates, free, policy, dice)
+        out = ask.tried | ask.resting
+        among = field.only(lambda one: one.node not in out)
+    choice = _choose(ask, field, among, policy, dice)
     if choice is None or not surely_too_long(ask, choice.chosen):
         return choice
     # Rare enough that nobody pays for it who need not: look only at those where it fits.
-    free = [one for one in free if not surely_too_long(ask, one)]
-    return _choose(ask, candidates, free, policy, dice)
+    among = among.only(lambda one: not surely_too_long(ask, one))
+    return _choose(ask, field, among, policy, dice)
 
 
-def _choose(
-    ask: Ask,
-    candidates: Sequence[Candidate],
-    free: Sequence[Candidate],
-    policy: Policy,
-    dice: Dice,
-) -> Choice | None:
-    if not free:
+def _choose(ask: Ask, field: Field, among: Field, policy: Policy, dice: Dice) -> Choice | None:
+    if not among.free:
         return None
-    if policy == "predicted" and not all(one.sure for one in free):
+    if policy == "predicted":
+        if not among.unsure:
+            return _judged(ask, field, among, policy, dice)
         # Unsure of one is unsure of the comparison. The idlest goes first, and will be known soon.
         policy = "least_inflight"
-    if ask.home is not None and policy != "predicted":
-        for one in free:
-            if one.node == ask.home:
-                return Choice(one, "warm", "home", free=(one,), scores=(0.0,))
-    if policy == "power_of_two" and len(free) > 2:
-        free = two_of(free, dice)
-    return _judged(ask, candidates, free, policy, dice)
+    home = None if ask.home is None else among.get(ask.home)
+    if home is not None and not home.closed:
+        return Choice(home, "warm", "home")
+    if policy == "power_of_two" and among.free > 2:
+        among = field_of(two_of([one for one in among.candidates if not one.closed], dice))
+    return _judged(ask, field, among, policy, dice)
 
 
 def two_of(free: Sequence[Candidate], dice: Dice) -> list[Candidate]:
@@ -134,60 +149,55 @@ def two_of(free: Sequence[Candidate], dice: Dice) -> list[Candidate]:
     return [first, dice.choice([one for one in free if one is not first])]
 
 
-def _judged(
-    ask: Ask,
-    candidates: Sequence[Candidate],
-    free: Sequence[Candidate],
-    policy: Policy,
-    dice: Dice,
-) -> Choice:
-    scores = SCORERS[policy](ask, free)
-    index = pick(scores, dice, ALIKE if policy == "predicted" else 0.0)
-    if policy == "predicted":
-        index = _home_if_alike(ask, free, scores, index)
-    second = runner_up(scores, index)
-    chosen = free[index]
-    placement, why = _placement(ask, candidates, chosen.node)
-    rival = None if second is None else free[second].node
-    return Choice(chosen, placement, why, policy, scores[index], rival, free, scores)
+def _judged(ask: Ask, field: Field, among: Field, policy: Policy, dice: Dice) -> Choice:
+    scores = SCORERS[policy](ask, among)
+    ranks = sorted(scores)
+    place = pick(scores, ranks, dice, ALIKE if policy == "predicted" else 0.0)
+    if policy == "predicted" and ask.home is not None:
+        place = _home_if_alike(scores, place, among.places.get(ask.home))
+    second = runner_up(scores, ranks, place)
+    chosen = among.candidates[place]
+    placement, why = _placement(ask, field, chosen.node)
+    rival = None if second is None else among.nodes[second]
+    return Choice(chosen, placement, why, policy, scores[place], rival, ask, among)
 
 
-def _home_if_alike(ask: Ask, free: Sequence[Candidate], scores: Sequence[float], best: int) -> int:
+def _home_if_alike(scores: Sequence[float], best: int, home: int | None) -> int:
     """Prefer the home to a best that is not much better: its KV serves the turns after this too."""
-    if ask.home is None:
+    if home is None or scores[home] > max(0.0, scores[best]) * HOME_FACTOR + HOME_MARGIN_S:
         return best
-    for index, one in enumerate(free):
-        if one.node == ask.home:
-            limit = max(0.0, scores[best]) * HOME_FACTOR + HOME_MARGIN_S
-            return index if scores[index] <= limit else best
-    return best
+    return home
 
 
-def pick(scores: Sequence[float], dice: Dice, alike: float = 0.0) -> int:
-    """Where the best of these scores is; those within a share of `alike` of it tie, by lot."""
-    best = min(scores)
+def pick(scores: Sequence[float], ranks: Sequence[float], dice: Dice, alike: float = 0.0) -> int:
+    """Where the best of these scores is; those within a share of `alike` of it tie, by lot.
+
+    `ranks` are the scores in ascending order: sorting them is cheaper than to look for ties.
+    """
+    best = ranks[0]
     limit = best + alike * abs(best)
-    ties = [index for index, score in enumerate(scores) if score <= limit]
-    return ties[0] if len(ties) == 1 else dice.choice(ties)
+    if len(ranks) == 1 or ranks[1] > limit:
+        return scores.index(best)
+    return dice.choice([place for place, score in enumerate(scores) if score <= limit])
 
 
-def runner_up(scores: Sequence[float], chosen: int) -> int | None:
-    """Where the best of the others is."""
-    others = [*scores[:chosen], *scores[chosen + 1 :]]
-    if not others:
+def runner_up(scores: Sequence[float], ranks: Sequence[float], chosen: int) -> int | None:
+    """Where the best of the others is; None if nobody else is free."""
+    second = ranks[scores[chosen] == ranks[0]] if len(ranks) > 1 else inf
+    if second == inf:
         return None
-    index = others.index(min(others))
-    return index if index < chosen else index + 1
+    place = scores.index(second)
+    return place if place != chosen else scores.index(second, chosen + 1)
 
 
-def _placement(ask: Ask, candidates: Sequence[Candidate], chosen: NodeId) -> tuple[Placement, str]:
+def _placement(ask: Ask, field: Field, chosen: NodeId) -> tuple[Placement, str]:
     if ask.lost:
         return "lost", ask.lost
     if ask.home is None:
         return "cold", "no_home"
     if chosen == ask.home:
         return "warm", "home"
-    for one in candidates:
-        if one.node == ask.home:
-            return "moved", f"home_{obstacle(one, ask) or 'slower'}"
-    return "moved", "home_unusable"
+    home = field.get(ask.home)
+    if home is None:
+        return "moved", "home_unusable"
+    return "moved", f"home_{obstacle(home, ask) or 'slower'}"

@@ -11,47 +11,20 @@ predicted        when the answer would be complete
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from math import inf
 from typing import TypeAlias
 
 import msgspec
 
 from roost.core.ids import NodeId
+from roost.fleet.field import FAR, Field
 from roost.fleet.settings import Policy
 
 _MASK = 2**64 - 1
 _ODD = 0x9E3779B97F4A7C15
-_FAR = 1e9
 LOAD_BOUND = 1.25
 """How much more than the mean a node may have before new conversations go elsewhere."""
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A linked node that offers the model, as of the last event that changed it.
-
-    `closed` says why it takes nothing now, "" if it does: unusable, suspect, draining, broken,
-    busy. `held` of `capacity` places for this model are taken, `in_flight` counts streams of all
-    models, `kv_share` is the part of KV reserved or in use (0..1) or None where unknown.
-    `picked` counts up with choices, `salt` is the node's own number for hashing.
-    With `sure`, the learned figures count: `ahead_s` until a prefill could begin, then seconds per
-    prompt token and per answer token.
-    `least_ctx` is the context in tokens and `token_bytes` the longest token, 0 where unknown.
-    """
-
-    node: NodeId
-    closed: str = ""
-    held: int = 0
-    capacity: int = 1
-    in_flight: int = 0
-    kv_share: float | None = None
-    picked: int = 0
-    salt: int = 0
-    sure: bool = False
-    ahead_s: float = 0.0
-    prefill_s: float = 0.0
-    decode_s: float = 0.0
-    ctx: int = 0
-    token_bytes: int = 0
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -76,42 +49,45 @@ class Ask(msgspec.Struct, frozen=True):
     beginning: int = 0
 
 
-Scorer: TypeAlias = Callable[[Ask, Sequence[Candidate]], list[float]]
-"""Scores of these candidates for this request, in their order."""
+Scorer: TypeAlias = Callable[[Ask, Field], list[float]]
+"""Scores of these nodes for this request, at their places; infinite where closed."""
 
 
-def score_inflight(_ask: Ask, free: Sequence[Candidate]) -> list[float]:
+def score_inflight(_ask: Ask, field: Field) -> list[float]:
     """Streams on the node."""
-    return [one.in_flight for one in free]
+    return field.streams.copy()
 
 
-def score_weighted(_ask: Ask, free: Sequence[Candidate]) -> list[float]:
+def score_weighted(_ask: Ask, field: Field) -> list[float]:
     """0.6 of the used share of places plus 0.4 of the used share of KV."""
     return [
-        0.6 * (used := one.held / one.capacity)
+        inf
+        if one.closed
+        else 0.6 * (used := one.held / one.capacity)
         + 0.4 * (used if one.kv_share is None else one.kv_share)
-        for one in free
+        for one in field.candidates
     ]
 
 
-def score_round_robin(_ask: Ask, free: Sequence[Candidate]) -> list[float]:
+def score_round_robin(_ask: Ask, field: Field) -> list[float]:
     """When it was last chosen: the longest ago is the next one."""
-    return [one.picked for one in free]
+    return [inf if one.closed else one.picked for one in field.candidates]
 
 
-def score_random(_ask: Ask, free: Sequence[Candidate]) -> list[float]:
+def score_random(_ask: Ask, field: Field) -> list[float]:
     """Nothing: every node ties with every other."""
-    return [0.0] * len(free)
+    return [inf if one.closed else 0.0 for one in field.candidates]
 
 
-def score_prefix_affinity(ask: Ask, free: Sequence[Candidate]) -> list[float]:
+def score_prefix_affinity(ask: Ask, field: Field) -> list[float]:
     """Rendezvous: each beginning has its own order of nodes; those over the bound come last."""
     if not ask.beginning:
-        return score_inflight(ask, free)
-    bound = LOAD_BOUND * (sum(one.in_flight for one in free) + 1) / len(free)
+        return score_inflight(ask, field)
+    total = sum(streams for streams in field.streams if streams < inf)
+    bound = LOAD_BOUND * (total + 1) / max(1, field.free)
     return [
-        rank(ask.beginning, one.salt) if one.in_flight < bound else _FAR + one.in_flight
-        for one in free
+        rank(ask.beginning, one.salt) if streams < bound else FAR + streams
+        for one, streams in zip(field.candidates, field.streams, strict=True)
     ]
 
 
@@ -122,17 +98,18 @@ def rank(beginning: int, salt: int) -> float:
     return (mixed ^ (mixed >> 32)) / _MASK
 
 
-def score_predicted(ask: Ask, free: Sequence[Candidate]) -> list[float]:
+def score_predicted(ask: Ask, field: Field) -> list[float]:
     """Seconds until the answer is complete."""
-    prompt, answer = ask.prompt_tokens, ask.answer_tokens
+    # As floats: the interpreter multiplies two floats in half the time of a float and an integer.
+    prompt, answer = float(ask.prompt_tokens), float(ask.answer_tokens)
+    columns = zip(field.ahead_s, field.prefill_s, field.decode_s, strict=True)
     scores = [
-        one.ahead_s + one.prefill_s * prompt + one.decode_s * answer if one.sure else _FAR
-        for one in free
+        ahead_s + prefill_s * prompt + decode_s * answer for ahead_s, prefill_s, decode_s in columns
     ]
     if ask.home is not None:
-        for index, one in enumerate(free):
-            if one.node == ask.home:
-                scores[index] -= one.prefill_s * min(prompt, ask.cached_tokens)
+        place = field.places.get(ask.home)
+        if place is not None:
+            scores[place] -= field.prefill_s[place] * min(prompt, ask.cached_tokens)
     return scores
 
 

@@ -22,8 +22,8 @@ class _Fifo(Line):
 
 
 class _Free(Line):
-    def served(self, request: RequestId) -> None:
-        self.remove(request)
+    def charge(self, tenant: TenantId, cost: float, weight: float, talk: bytes) -> None:
+        pass
 
 
 class _Classless(Line):

@@ -20,12 +20,12 @@ from roost.fleet.books import Books
 from roost.fleet.calls import Call, Calls
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch, Effect, Withdraw
+from roost.fleet.field import Field, field_of
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.prospects import Prospects
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.relay_effects import Abandon, Done, Grant, RelayEffect, Send
 from roost.fleet.routing import Dice
-from roost.fleet.scoring import Candidate
 from roost.fleet.settings import FleetSettings
 from roost.node import effects as node_effects
 from roost.node.agent import Agent
@@ -131,11 +131,11 @@ class RetriesInPlace(Coordinator):
 class _Blind(Prospects):
     blind_to: str = ""
 
-    def candidates(self, model: ModelId, now: float) -> list[Candidate]:
-        return [
+    def candidates(self, model: ModelId, now: float) -> Field:
+        return field_of(
             msgspec.structs.replace(one, closed="") if one.closed == self.blind_to else one
-            for one in super().candidates(model, now)
-        ]
+            for one in super().candidates(model, now).candidates
+        )
 
 
 class OverlooksDraining(Coordinator):
