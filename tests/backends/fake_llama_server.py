@@ -88,6 +88,7 @@ class Server:
         self.ctx = model.get("ctx", args.ctx_size // args.parallel)
         self.batch = args.batch_size
         self.slots = [Slot() for _ in range(args.parallel)]
+        self.answers: list[tuple[list[int], list[int]]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
@@ -106,6 +107,17 @@ class Server:
                 reply(writer, *self.answer(method, path, json.loads(body or b"{}")))
             await writer.drain()
         writer.close()
+
+    def begun(self, prompt: list[int]) -> list[int] | None:
+        """Give the rest of an answer of which the prompt ends in the beginning, as a model would.
+
+        A model knows by its weights how it would go on; this one has to remember.
+        """
+        for before, answer in reversed(self.answers):
+            said = prompt[len(before) :]
+            if said and prompt[: len(before)] == before and answer[: len(said)] == said:
+                return answer[len(said) :]
+        return None
 
     def answer(self, method: str, path: str, body: Json) -> tuple[int, object]:
         """Answer everything but completions."""
@@ -233,13 +245,16 @@ class Completion:
 
     def _answer(self) -> list[int]:
         turns = bytes(token if token < BOS else 0 for token in self.prompt).split(b"\0")
+        if (begun := self.server.begun(self.prompt)) is not None:
+            return begun[: self.body["n_predict"]]
         text = turns[-3].partition(b"\n")[2] if END in self.prompt else turns[-1]
         if "seed" in self.body:
             words = random.Random(self.body["seed"]).choices((b" oak", b" elm", b" fir"), k=9)
             text += b"".join(words)
         limit = self.body["n_predict"]
         if self.body["ignore_eos"]:
-            text = (text or b" ") * (limit // max(1, len(text)) + 1)
+            text = (text or b" ") * (limit // max(1, len(text)) + 99)
+        self.server.answers.append((self.prompt, list(text)))
         return list(text[:limit])
 
     def _progress(self, cached: int, done: int) -> Json:
@@ -249,6 +264,9 @@ class Completion:
 
     def _said(self, text: str, raw: bytes) -> Json:
         said: Json = {"content": text, "stop": False, "tokens_predicted": self.count}
+        if self.body.get("return_tokens"):
+            # As the real one: of a character of several tokens only the last is told.
+            said["tokens"] = [raw[-1]]
         if self.body.get("n_probs"):
             token = {"id": raw[0], "token": text, "bytes": list(raw), "logprob": -0.25}
             unlikely = {"id": 1, "token": "", "bytes": [1], "logprob": None}

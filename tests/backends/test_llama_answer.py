@@ -18,7 +18,18 @@ from roost.core.events import (
     TokenLogprob,
     Usage,
 )
+from roost.core.ids import ModelId
+from roost.core.request import GenerateRequest, TextPrompt
 from roost.errors import Failure
+
+
+def asking(
+    stops: tuple[str, ...] = (), top: int | None = None, *, ids: bool = False
+) -> GenerateRequest:
+    """Give a request; its prompt is of no matter here."""
+    return GenerateRequest(
+        ModelId("m"), TextPrompt(""), stop=stops, top_logprobs=top, return_tokens=ids
+    )
 
 
 def say(answer: Answer, **message: object) -> list[StreamEvent]:
@@ -47,7 +58,7 @@ def final(answer: Answer, stop_type: str, count: int) -> list[StreamEvent]:
 
 def test_a_usual_answer() -> None:
     """Started at the first progress, progress from then on, text, and the end with the sums."""
-    answer = Answer(3, 9, (), None)
+    answer = Answer(3, 9, asking((), None))
     assert progress(answer, 4, 4) == [Started(9, 4, 3)]
     assert progress(answer, 4, 9) == [PrefillProgress(9, 9)]
     assert text(answer, "a", 1) == [Delta("a", 1)]
@@ -62,7 +73,7 @@ def test_a_usual_answer() -> None:
 
 def test_the_limit_is_told() -> None:
     """An answer cut by its limit ends with length."""
-    answer = Answer(0, 9, (), None)
+    answer = Answer(0, 9, asking((), None))
     progress(answer, 0, 9)
     text(answer, "a", 1)
     assert final(answer, "limit", 1) == [Finished("length", Usage(9, 0, 1))]
@@ -70,13 +81,13 @@ def test_the_limit_is_told() -> None:
 
 def test_a_server_without_progress() -> None:
     """A stream that begins with text begins with Started all the same."""
-    answer = Answer(0, 9, (), None)
+    answer = Answer(0, 9, asking((), None))
     assert text(answer, "a", 1) == [Started(9, 0, 0), Delta("a", 1)]
 
 
 def test_a_stop_string_ends_it_here_and_not_there() -> None:
     """The answer is over while the server goes on: its slot is not free yet."""
-    answer = Answer(0, 9, ("xy",), None)
+    answer = Answer(0, 9, asking(("xy",), None))
     progress(answer, 0, 9)
     assert text(answer, "ax", 1) == [Delta("a", 1)]
     assert text(answer, "yb", 2) == [
@@ -99,7 +110,7 @@ def test_a_stop_string_ends_it_here_and_not_there() -> None:
 )
 def test_errors_are_told_in_our_words(data: bytes, message: str) -> None:
     """Whatever the server says, its own words go nowhere; what was spent is told."""
-    answer = Answer(0, 9, ("b",), None)
+    answer = Answer(0, 9, asking(("b",), None))
     progress(answer, 0, 9)
     text(answer, "a", 1)
     (event,) = answer.on_data(data)
@@ -113,7 +124,7 @@ def test_errors_are_told_in_our_words(data: bytes, message: str) -> None:
 
 def test_failure_before_the_start_has_cost_nothing() -> None:
     """Where nothing had begun nothing is charged, and a second failure is not told."""
-    answer = Answer(0, 9, (), None)
+    answer = Answer(0, 9, asking((), None))
     failure = Failure("runtime_died", "x")
     assert answer.on_failure(failure) == [Failed(failure, Usage())]
     assert answer.on_failure(failure) == []
@@ -121,7 +132,7 @@ def test_failure_before_the_start_has_cost_nothing() -> None:
 
 def test_failure_releases_what_was_held() -> None:
     """Text that was held for a stop string comes out before the failure."""
-    answer = Answer(0, 9, ("ab",), None)
+    answer = Answer(0, 9, asking(("ab",), None))
     progress(answer, 0, 9)
     assert text(answer, "a", 1) == []
     failure = Failure("runtime_died", "x")
@@ -130,7 +141,7 @@ def test_failure_releases_what_was_held() -> None:
 
 def test_log_probabilities() -> None:
     """As many alternatives as asked for; minus infinity, which JSON lacks, is a low number."""
-    answer = Answer(0, 9, (), 1)
+    answer = Answer(0, 9, asking((), 1))
     progress(answer, 0, 9)
     first = {"token": "a", "bytes": [97], "logprob": -0.5}
     never = {"token": "b", "bytes": [98], "logprob": None}
@@ -148,9 +159,50 @@ def test_log_probabilities_nobody_wants() -> None:
     """Without a wish for them they are left out, and 0 alternatives are none."""
     probabilities = [{"token": "a", "bytes": [97], "logprob": -1.0, "top_logprobs": [{}]}]
     for top, choices in ((None, 0), (0, 1)):
-        answer = Answer(0, 9, (), top)
+        answer = Answer(0, 9, asking((), top))
         progress(answer, 0, 9)
         (delta,) = text(answer, "a", 1, completion_probabilities=probabilities)
         assert isinstance(delta, Delta)
         assert len(delta.logprobs) == choices
         assert all(choice.top == () for choice in delta.logprobs)
+
+
+def test_ids_come_with_their_text() -> None:
+    """A token whose text is held gives its id when the text comes out."""
+    answer = Answer(0, 9, asking(("b!",), ids=True))
+    progress(answer, 0, 9)
+    assert text(answer, "a", 1, tokens=[7]) == [Delta("a", 1, ids=(7,))]
+    assert text(answer, "xb", 2, tokens=[8]) == []
+    assert text(answer, "c", 3, tokens=[9]) == [Delta("xbc", 2, ids=(8, 9))]
+    assert final(answer, "eos", 4) == [Delta("", 1), Finished("stop", Usage(9, 0, 4))]
+
+
+def test_the_ids_that_the_server_leaves_out_are_asked_for() -> None:
+    """Of a character of several tokens it tells the last one; the others are looked up."""
+    answer = Answer(0, 9, asking(ids=True))
+    progress(answer, 0, 9)
+    assert text(answer, "😀", 3, tokens=[5]) == []
+    assert answer.unsure == "😀"
+    assert answer.on_ids((3, 4, 5)) == [Delta("😀", 3, ids=(3, 4, 5))]
+    assert answer.unsure == ""
+    text(answer, "é", 5, tokens=[5])
+    assert answer.on_ids((1, 2)) == [Delta("é", 2, ids=(5,))], "written in an unusual way: unknown"
+
+
+def test_what_is_held_stays_held_when_the_server_dies() -> None:
+    """Whoever goes on says it again; any other failure ends the answer, and lets it out."""
+    for reason, rest in (("runtime_died", []), ("runtime_error", [Delta("b", 1, ids=(8,))])):
+        answer = Answer(0, 9, asking(("b!",), ids=True))
+        progress(answer, 0, 9)
+        text(answer, "a", 1, tokens=[7])
+        text(answer, "b", 2, tokens=[8])
+        failure = Failure(reason, "No more.")
+        told = 1 + len(rest)
+        assert answer.on_failure(failure) == [*rest, Failed(failure, Usage(9, 0, told))]
+
+
+def test_an_answer_without_room_is_complete() -> None:
+    """It starts, and ends at its limit, without a word to the server."""
+    answer = Answer(2, 9, asking(ids=True))
+    assert answer.on_full() == [Started(9, 0, 2), Finished("length", Usage(9, 0, 0))]
+    assert answer.slot_free

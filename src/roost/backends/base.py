@@ -24,6 +24,11 @@ What every runtime promises (and `roost.testing.conformance` checks):
 9. Numbers are checked here once more before native code sees them: whatever is out of range raises
    `RoostError("bad_request")` and the runtime lives on.
 10. Same seed, same tokens, on an otherwise idle runtime, where `seed` is claimed.
+11. Continuation, where `replay` is claimed. With `return_tokens` a delta ends where a token ends,
+   and has the ids of its tokens; text that is held when the runtime dies stays held. A request with
+   a `continuation` goes on behind exactly those tokens: what it says, after the text of them, is
+   the whole answer, stop strings across the seam included. They count as prompt, and towards
+   `max_tokens`; an answer that has no room left is finished at once.
 
 Foreign exceptions are translated into `RoostError` inside the backend and nowhere else.
 """
@@ -45,7 +50,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """A request made ready for one runtime: rendered, tokenised and counted.
 
     `tokens` is the whole prompt with BOS exactly once; `limit` is how many tokens may be generated
-    so that prompt + answer fit the slot (`min(max_tokens, ctx - len(tokens))`, at least 1).
+    so that prompt + answer fit the slot (`min(max_tokens, ctx - len(tokens))`, at least 1). The
+    tokens of a continuation come last, and its limit may be 0.
     """
 
     request: GenerateRequest

@@ -87,11 +87,15 @@ def check_tokens(tokens: Sequence[int], vocab_size: int) -> None:
 
 
 def limit_of(request: GenerateRequest, prompt_tokens: int, ctx: int) -> int:
-    """Say how many tokens may be generated; raises `context_length_exceeded` where not even one."""
-    room = ctx - prompt_tokens
-    if room < 1:
+    """Say how many tokens may be generated; raises `context_length_exceeded` where not even one.
+
+    `prompt_tokens` includes those that a continued answer has already; such an answer may turn out
+    to be complete, and then it is 0.
+    """
+    room, said = ctx - prompt_tokens, len(request.said)
+    if room < (0 if said else 1):
         raise too_long(request, prompt_tokens, ctx)
-    return room if request.max_tokens is None else min(room, request.max_tokens)
+    return room if request.max_tokens is None else max(0, min(room, request.max_tokens - said))
 
 
 def too_long(request: GenerateRequest, prompt_tokens: int, ctx: int) -> RoostError:
@@ -124,7 +128,8 @@ def check_run(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int, vocab_s
     check_tokens(prepared.tokens, vocab_size)
     if not _whole_in(use.slot, 0, slots - 1):
         raise fail("bad_request", f"There is no such slot; slots are 0 to {slots - 1}.")
-    if not _whole_in(prepared.limit, 1, ctx - len(prepared.tokens)):
+    least = 0 if prepared.request.said else 1
+    if not _whole_in(prepared.limit, least, ctx - len(prepared.tokens)):
         raise fail("bad_request", "The prompt and the answer's limit do not fit the slot.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.backends.deltas import Deltas
+from roost.backends.deltas import Deltas, TokenDeltas
 from roost.core.events import (
     Failed,
     Finished,
@@ -16,6 +16,7 @@ from roost.core.events import (
     TokenLogprob,
     Usage,
 )
+from roost.core.request import GenerateRequest
 from roost.errors import Failure
 
 LOGPROB_MIN = -9999.0
@@ -65,6 +66,7 @@ class _Error(msgspec.Struct):
 
 class _Said(msgspec.Struct):
     content: str = ""
+    tokens: tuple[int, ...] = ()
     stop: bool = False
     stop_type: str = ""
     tokens_predicted: int = 0
@@ -81,20 +83,22 @@ _decoder = msgspec.json.Decoder(_Said)
 class Answer:
     """One completion. `over` after its terminal event; `slot_free` when the server ended it itself.
 
-    `top` is how many alternatives were asked for, None for no log probabilities.
+    Where ids are asked for, a server tells only the last one of a character that takes several
+    tokens: the text in `unsure` has to be tokenised then, and its ids given to `on_ids`.
     """
 
-    def __init__(
-        self, slot: int, prompt_tokens: int, stops: tuple[str, ...], top: int | None
-    ) -> None:
+    def __init__(self, slot: int, prompt_tokens: int, request: GenerateRequest) -> None:
         self.over = False
         self.slot_free = False
+        self.unsure = ""
         self.timings: Timings | None = None
         self._slot = slot
         self._prompt_tokens = prompt_tokens
         self._cached: int | None = None
-        self._top = top
-        self._deltas = Deltas(stops)
+        self._top = request.top_logprobs
+        self._waiting: _Said | None = None
+        self._by_token = TokenDeltas(request.stop) if request.return_tokens else None
+        self._deltas = self._by_token or Deltas(request.stop)
 
     def on_data(self, data: bytes) -> list[StreamEvent]:
         """Take the data of one server-sent event."""
@@ -107,7 +111,25 @@ class Answer:
         if said.prompt_progress:
             return self._on_progress(said.prompt_progress)
         events = self._started(said.timings.cache_n if said.timings else 0)
-        events += self._on_text(said)
+        if self._by_token and said.content and len(said.tokens) != self._new(said):
+            self.unsure, self._waiting = said.content, said
+            return events
+        return events + self._on_said(said, said.tokens)
+
+    def on_ids(self, ids: tuple[int, ...]) -> list[StreamEvent]:
+        """The text in `unsure` has these ids, if the model has written it the usual way."""
+        said, self._waiting, self.unsure = self._waiting, None, ""
+        assert said is not None, "only what is unsure is asked for"
+        usual = len(ids) == self._new(said) and ids[-1:] == said.tokens[-1:]
+        return self._on_said(said, ids if usual else said.tokens)
+
+    def on_full(self) -> list[StreamEvent]:
+        """There is no room for another token: what was said before is the whole answer."""
+        self.slot_free = True
+        return self._started(0) + self._finished("length")
+
+    def _on_said(self, said: _Said, ids: tuple[int, ...]) -> list[StreamEvent]:
+        events = self._on_text(said, ids)
         if not self.over and said.stop:
             events += self._on_final(said)
         return events
@@ -117,6 +139,10 @@ class Answer:
         if self.over:
             return []
         self.over = True
+        if self._by_token and failure.reason == "runtime_died":
+            # What is held stays in: whoever goes on says it again.
+            usage = msgspec.structs.replace(self._usage(), completion_tokens=self._by_token.cut())
+            return [Failed(failure, usage)]
         rest = self._deltas.finish() if self._cached is not None else None
         return [*([rest] if rest else []), Failed(failure, self._usage())]
 
@@ -133,12 +159,14 @@ class Answer:
             events.append(PrefillProgress(progress.processed, progress.total))
         return events
 
-    def _on_text(self, said: _Said) -> list[StreamEvent]:
-        new = max(0, said.tokens_predicted - self._deltas.tokens)
+    def _new(self, said: _Said) -> int:
+        return max(0, said.tokens_predicted - self._deltas.tokens)
+
+    def _on_text(self, said: _Said, ids: tuple[int, ...]) -> list[StreamEvent]:
         choices = (
             () if self._top is None else tuple(map(self._choice, said.completion_probabilities))
         )
-        delta = self._deltas.push(said.content, new, choices)
+        delta = self._deltas.push(said.content, self._new(said), choices, ids)
         events: list[StreamEvent] = [delta] if delta else []
         if self._deltas.stop_text is not None:
             events += self._finished("stop")

@@ -84,6 +84,7 @@ class LlamaRuntime:
             tokens = await self._tokens(request)
         except Lost:
             raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
+        tokens += request.said
         checks.check_tokens(tokens, self._facts.vocab_size)
         limit = checks.limit_of(request, len(tokens), self._facts.ctx)
         return Prepared(request, tokens, limit)

@@ -55,6 +55,7 @@ class LlamaServer:
             logprobs=True,
             exact_token_count=True,
             seed=True,
+            replay=True,
         )
 
     async def start(

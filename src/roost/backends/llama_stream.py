@@ -33,7 +33,8 @@ class Stream:
         self._link = link
         self._slot = use.slot
         self._body = msgspec.json.encode(completion(prepared, use))
-        self._answer = Answer(use.slot, len(prepared.tokens), request.stop, request.top_logprobs)
+        self._answer = Answer(use.slot, len(prepared.tokens), request)
+        self._full = not prepared.limit
         self._exchange = Exchange(link.place)
         self._begun = False
 
@@ -44,12 +45,19 @@ class Stream:
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of the contract; whatever breaks becomes the last of them."""
+        if self._full:
+            for event in self._answer.on_full():
+                yield event
+            return
         self._begun = True
         try:
             async with aclosing(self._messages()) as messages:
                 async for data in messages:
                     for event in self._answer.on_data(data):
                         yield event
+                    if text := self._answer.unsure:
+                        for event in self._answer.on_ids(await self._ids(text)):
+                            yield event
                     if self._answer.over:
                         return
             failure = await self._link.blame("its answer was cut off")
@@ -72,6 +80,9 @@ class Stream:
                     if not isinstance(item, SseEvent):
                         raise _Refused("The runtime sent too much at once.")
                     yield item.data
+
+    async def _ids(self, text: str) -> tuple[int, ...]:
+        return await self._link.tokenize([text], special=False)
 
     async def leave(self, timeout_s: float) -> None:
         """Return when the slot is free; raises `runtime_error` after `timeout_s`."""
@@ -102,6 +113,8 @@ def completion(prepared: Prepared, use: SlotUse) -> dict[str, object]:
         "ignore_eos": request.ignore_eos,
         "response_fields": FINAL_FIELDS,
     }
+    if request.return_tokens:
+        body["return_tokens"] = True
     if request.top_logprobs is not None:
         body["n_probs"] = max(1, request.top_logprobs)
     if sampling.seed is not None:

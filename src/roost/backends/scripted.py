@@ -23,7 +23,7 @@ import msgspec
 
 from roost.backends import checks
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
-from roost.backends.deltas import Deltas
+from roost.backends.deltas import Deltas, TokenDeltas
 from roost.core.events import (
     Delta,
     Failed,
@@ -33,6 +33,7 @@ from roost.core.events import (
     Started,
     StreamEvent,
     Usage,
+    merge_deltas,
 )
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
@@ -91,6 +92,7 @@ class ScriptedBackend:
             prefix_cache=True,
             exact_token_count=True,
             seed=True,
+            replay=True,
         )
 
     async def start(
@@ -138,9 +140,10 @@ class ScriptedRuntime:
             raise fail("unsupported", "This backend has no log probabilities.", param="logprobs")
         tokens = _tokens(request)
         checks.check_tokens(tokens, VOCAB_SIZE)
-        limit = checks.limit_of(request, len(tokens), self._ctx)
         script_in(tokens, self._script)
-        return Prepared(request, tokens, limit)
+        tokens += request.said
+        checks.check_tokens(tokens, VOCAB_SIZE)
+        return Prepared(request, tokens, checks.limit_of(request, len(tokens), self._ctx))
 
     @asynccontextmanager
     async def open(
@@ -153,7 +156,7 @@ class ScriptedRuntime:
         if use.slot in self.busy:
             raise fail("internal", "Two streams were given one slot.")
         self.busy.add(use.slot)
-        run = _Run(self, prepared, use, script_in(prepared.tokens, self._script))
+        run = _Run(self, prepared, use, script_in(_prompt(prepared), self._script))
         events = run.events()
         try:
             yield events
@@ -218,7 +221,9 @@ class _Run:
         self._cached = min(_common(held, prepared.tokens), len(prepared.tokens) - 1)
         self.cells = prepared.tokens[: self._cached]
         self._utf8 = Utf8Decoder()
-        self._deltas = Deltas(prepared.request.stop)
+        stops = prepared.request.stop
+        self._by_token = TokenDeltas(stops) if prepared.request.return_tokens else None
+        self._deltas = self._by_token or Deltas(stops)
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Prefill, then speak; whatever goes wrong becomes the stream's last event."""
@@ -227,7 +232,7 @@ class _Run:
         try:
             while len(self.cells) < total:
                 yield await self._prefill(total)
-            for number, piece in enumerate(self._pieces()):
+            for number, piece in self._unsaid():
                 await self._act(number)
                 if delta := self._say(piece):
                     yield delta
@@ -237,7 +242,7 @@ class _Run:
                 yield delta
         except RoostError as error:
             self.over = True
-            yield Failed(error.failure, self._usage())
+            yield Failed(error.failure, self._spent())
         else:
             self.over = True
             yield Finished(self._reason(), self._usage(), self._deltas.stop_text)
@@ -253,10 +258,28 @@ class _Run:
     def _say(self, piece: bytes) -> Delta | None:
         data = piece[: self._prepared.limit - self._deltas.tokens]
         self.cells += tuple(data)
-        return self._deltas.push(self._utf8.push(data), len(data))
+        if self._by_token is None:
+            return self._deltas.push(self._utf8.push(data), len(data))
+        said = Delta("", 0)
+        for byte in data:
+            text = self._utf8.push(bytes((byte,)))
+            said = merge_deltas(said, self._by_token.push(text, 1, ids=(byte,)) or Delta("", 0))
+            if self._by_token.stop_text is not None:
+                break
+        return said if said.tokens else None
 
     def _full(self) -> bool:
         return self._deltas.tokens >= self._prepared.limit
+
+    def _unsaid(self) -> Iterable[tuple[int, bytes]]:
+        """Number the pieces, and leave out what a runtime before this one has said of them."""
+        if not self._prepared.limit:
+            return
+        said = len(self._prepared.request.said)
+        for number, piece in enumerate(self._pieces()):
+            if not said or said < len(piece):
+                yield number, piece[said:]
+            said = max(0, said - len(piece))
 
     def _pieces(self) -> Iterable[bytes]:
         if self.script.pieces is not None:
@@ -282,6 +305,13 @@ class _Run:
 
     def _reason(self) -> FinishReason:
         return "length" if self._deltas.stop_text is None and self._full() else "stop"
+
+    def _spent(self) -> Usage:
+        """What was told; of an answer that may be gone on with, the rest is not spent."""
+        usage = self._usage()
+        if self._by_token is not None:
+            usage = msgspec.structs.replace(usage, completion_tokens=self._by_token.cut())
+        return usage
 
     def _usage(self) -> Usage:
         return Usage(len(self._prepared.tokens), self._cached, self._deltas.tokens)
@@ -311,6 +341,11 @@ def _tokens(request: GenerateRequest) -> tuple[int, ...]:
     return (BOS, *chain.from_iterable(turns), TURN, *b"assistant\n")
 
 
+def _prompt(prepared: Prepared) -> tuple[int, ...]:
+    """Give the tokens of the prompt alone, without those of an answer that is continued."""
+    return prepared.tokens[: len(prepared.tokens) - len(prepared.request.said)]
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
@@ -326,7 +361,7 @@ def _last_text(tokens: tuple[int, ...]) -> bytes:
 
 def _echo(prepared: Prepared) -> list[bytes]:
     """Repeat the last message in words; what is not ASCII comes in pieces that split characters."""
-    pieces = _PIECE.findall(_last_text(prepared.tokens))
+    pieces = _PIECE.findall(_last_text(_prompt(prepared)))
     seed = prepared.request.sampling.seed
     if seed is not None:
         pieces += [b" " + word for word in random.Random(seed).choices(_WORDS, k=8)]

@@ -58,12 +58,17 @@ class PrefillProgress(msgspec.Struct, frozen=True, tag="prefill"):
     total: int
 
 
-class Delta(msgspec.Struct, frozen=True, tag="delta"):
-    """New text. `tokens` counts the tokens behind it and may be 0 for text that was held back."""
+class Delta(msgspec.Struct, frozen=True, tag="delta", omit_defaults=True):
+    """New text. `tokens` counts the tokens behind it and may be 0 for text that was held back.
+
+    `ids` are those tokens, where the request asks for them: the whole text of each is out, in this
+    delta or before. Fewer ids than tokens: the rest cannot be told, or ends the answer.
+    """
 
     text: str
     tokens: int = 1
     logprobs: tuple[TokenChoice, ...] = ()
+    ids: tuple[int, ...] = ()
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
@@ -89,5 +94,8 @@ TERMINAL = (Finished, Failed)
 def merge_deltas(first: Delta, second: Delta) -> Delta:
     """Join two neighbouring deltas into one, losing nothing but the boundary between them."""
     return Delta(
-        first.text + second.text, first.tokens + second.tokens, first.logprobs + second.logprobs
+        first.text + second.text,
+        first.tokens + second.tokens,
+        first.logprobs + second.logprobs,
+        first.ids + second.ids,
     )

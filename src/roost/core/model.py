@@ -79,4 +79,5 @@ class Capabilities(msgspec.Struct, frozen=True):
     logprobs: bool = False
     vision: bool = False
     exact_token_count: bool = False
+    replay: bool = False
     seed: bool = False

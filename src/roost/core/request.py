@@ -57,12 +57,25 @@ class Sampling(msgspec.Struct, frozen=True):
     frequency_penalty: float | None = None
 
 
+class Continuation(msgspec.Struct, frozen=True):
+    """The beginning of an answer, said by a runtime that is no more; another one goes on from here.
+
+    `tokens` follow the prompt as they are and are never rendered again. `digest` is that of the
+    offer they came from: to other weights, or another tokeniser, they mean something else.
+    """
+
+    tokens: tuple[int, ...]
+    digest: str
+
+
 class GenerateRequest(msgspec.Struct, frozen=True):
     """One generation.
 
     `max_tokens` None means up to the end of the context; larger values are clamped to it.
     `stop` holds at most 16 non-empty strings.
     `top_logprobs` None means no log probabilities, 0..20 alternatives per token otherwise.
+    `return_tokens` asks for the ids of an answer's tokens; `max_tokens` counts those of a
+    `continuation` too, though to the runtime they are prompt.
     """
 
     model: ModelId
@@ -72,6 +85,13 @@ class GenerateRequest(msgspec.Struct, frozen=True):
     sampling: Sampling = Sampling()
     top_logprobs: int | None = None
     ignore_eos: bool = False
+    return_tokens: bool = False
+    continuation: Continuation | None = None
+
+    @property
+    def said(self) -> tuple[int, ...]:
+        """The tokens of the answer that are there already."""
+        return () if self.continuation is None else self.continuation.tokens
 
 
 class Terms(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from roost.testing import answers, lifetimes, refusals
+from roost.testing import answers, continuations, lifetimes, refusals
 from roost.testing.stand import Stand
 
 
@@ -27,6 +27,7 @@ class Case:
 
 CANCEL = ("completion", "cancel")
 TWO = ("completion", "concurrent_streams")
+REPLAY = ("completion", "replay")
 CASES = (
     Case("text is completed", 1, answers.text_is_completed),
     Case("a chat is answered", 1, answers.chat_is_answered, ("chat",)),
@@ -58,6 +59,11 @@ CASES = (
     Case("bad numbers are refused", 9, refusals.bad_numbers_are_refused),
     Case("bad tokens are refused", 9, refusals.bad_tokens_are_refused),
     Case("seeds repeat", 10, answers.seeds_repeat, ("completion", "seed")),
+    Case("token ids are told", 11, continuations.ids_are_told, REPLAY),
+    Case("answers are continued", 11, continuations.answers_are_continued, REPLAY),
+    Case("characters survive the seam", 11, continuations.characters_survive_the_seam, REPLAY),
+    Case("stop strings span the seam", 11, continuations.stops_span_the_seam, REPLAY),
+    Case("complete answers end at once", 11, continuations.complete_answers_end_at_once, REPLAY),
     Case("prefixes are reused", 0, answers.prefixes_are_reused, ("completion", "prefix_cache")),
     Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),
     Case("one BOS", 0, refusals.one_bos),
