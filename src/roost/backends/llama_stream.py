@@ -53,11 +53,8 @@ class Stream:
         try:
             async with aclosing(self._messages()) as messages:
                 async for data in messages:
-                    for event in self._answer.on_data(data):
+                    for event in await self._heard(data):
                         yield event
-                    if text := self._answer.unsure:
-                        for event in self._answer.on_ids(await self._ids(text)):
-                            yield event
                     if self._answer.over:
                         return
             failure = await self._link.blame("its answer was cut off")
@@ -81,8 +78,12 @@ class Stream:
                         raise _Refused("The runtime sent too much at once.")
                     yield item.data
 
-    async def _ids(self, text: str) -> tuple[int, ...]:
-        return await self._link.tokenize([text], special=False)
+    async def _heard(self, data: bytes) -> list[StreamEvent]:
+        events = self._answer.on_data(data)
+        if self._answer.unsure:
+            ids = await self._link.tokenize([self._answer.unsure], special=False)
+            events += self._answer.on_ids(ids)
+        return events
 
     async def leave(self, timeout_s: float) -> None:
         """Return when the slot is free; raises `runtime_error` after `timeout_s`."""
