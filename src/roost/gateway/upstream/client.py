@@ -70,6 +70,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._headers: Headers = []
         self._head_bytes = 0
         self._status = 0
+        self._whole_pieces = 0
         self._ended = self._junk = self._until_close = self._any_byte = self._reused = False
         self.touched_s = self._loop.time()
 
@@ -79,15 +80,30 @@ class UpstreamConnection(asyncio.Protocol):
         transport = self._transport
         return transport is not None and not transport.is_closing() and self._taker is None
 
-    def ask(self, request: bytes, taker: Taker) -> None:
-        """Send a request; the answer goes to `taker`."""
+    @property
+    def _unsent(self) -> bool:
+        """Whether the server has answered without reading, and may read something else next."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    def ask(self, request: bytes, taker: Taker, *, once: bool = False) -> None:
+        """Send a request; the answer goes to `taker`.
+
+        After its answer the connection is anybody's, and whoever asked must not touch it again,
+        unless this was `once`: then it is closed.
+        """
         assert self._transport is not None, "asked before it was connected"
         self._taker = taker
+        self._junk = self._junk or once
         self._headers = []
         self._head_bytes = self._status = 0
         self._ended = self._any_byte = False
         self.touched_s = self._loop.time()
-        self._transport.write(request)
+        if self._transport.is_closing():
+            # Closed by the server before whoever opened it had its turn. Nothing more would be
+            # heard of it: its loss has been told, to nobody.
+            self._loop.call_soon(self._lose)
+        else:
+            self._transport.write(request)
 
     def pause(self) -> None:
         """Read no more for now: the client does not keep up."""
@@ -166,8 +182,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._taker.on_answer(status, self._headers)
 
     def on_message_complete(self) -> None:
-        """Note the end of the answer."""
-        self._ended = self._status != 0
+        """Note the end of the answer; what may follow it in the same read belongs to nobody."""
+        if not self._ended:
+            self._ended = self._status != 0
+            self._whole_pieces = len(self._pieces)
 
     # Passing on.
 
@@ -184,10 +202,10 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _end(self, *, framed: bool) -> None:
         taker, self._taker = self._taker, None
-        data = b"".join(self._pieces)
+        data = b"".join(self._pieces[: self._whole_pieces] if framed else self._pieces)
         self._pieces.clear()
         self._reused = True
-        if self._junk or not framed:
+        if self._junk or not framed or self._unsent:
             self.abort()
         else:
             self._pool.give_back(self)

@@ -106,9 +106,17 @@ class Passage:
             self._ask(connection)
 
     def _ask(self, connection: UpstreamConnection) -> None:
+        self._connection = connection
+        try:
+            connection.ask(self._head() + self.body, self)
+        except Exception as error:  # noqa: BLE001 - whoever calls this has others to serve
+            self._drop_connection()
+            self._fail(failure_of(error, self.exchange.request_id))
+
+    def _head(self) -> bytes:
         assert self._server is not None, "asked before it was placed"
         method = self.route.method
-        head = request_head(
+        return request_head(
             method,
             self._server.base + self._path,
             self._server.prefix + self._time_left(),
@@ -116,8 +124,6 @@ class Passage:
             self.exchange.request_id,
             len(self.body) if method == "POST" else None,
         )
-        self._connection = connection
-        connection.ask(head + self.body, self)
 
     def _time_left(self) -> bytes:
         """Tell the server how long its answer is of use, so that it stops by itself."""

@@ -75,7 +75,7 @@ async def _ask(server: Server, path: str, timeout_s: float, body_max: int = 0) -
         async with asyncio.timeout(timeout_s):
             connection = await server.connections.open()
             try:
-                connection.ask(head, question)
+                connection.ask(head, question, once=True)
                 return await question.answer
             finally:
                 connection.abort()
