@@ -108,6 +108,16 @@ REASONS: dict[str, Kind] = {
         "The request with this `Idempotency-Key` has run; its answer was too large to keep.",
         "Use a new key to have it run again, or raise the `idempotency.*` settings.",
     ),
+    "reader_replaced": _caller(
+        409,
+        "Another connection has attached to the stream that this one was reading.",
+        "Nothing, if that connection is yours; a stream has one reader at a time.",
+    ),
+    "events_gone": _caller(
+        410,
+        "The stream has events that are older than those that are kept.",
+        "Go on from the event that the message names, or raise `reattach.log_bytes`.",
+    ),
     "key_reused": _caller(
         422,
         "This `Idempotency-Key` was sent before with another request.",

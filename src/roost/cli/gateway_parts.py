@@ -14,6 +14,7 @@ from roost.errors import fail
 from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
+from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.assemble import GatewaySettings
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.generation import GenerationSettings
@@ -55,6 +56,7 @@ GATEWAY_SETTINGS = (
     "link.",
     "retry.",
     "idempotency.",
+    "reattach.",
     "affinity.",
     "breaker.",
     "max_in_flight_decodes",
@@ -202,6 +204,11 @@ def gateway_settings(settings: Settings, life: Life) -> GatewaySettings:
         limits=limits(settings),
         allowed_hosts=settings.allowed_hosts,
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
+        reattach=ReattachSettings(
+            max_s=settings.reattach_max_s,
+            log_bytes=settings.reattach_log_bytes,
+            entries=settings.reattach_entries,
+        ),
     )
 
 

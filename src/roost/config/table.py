@@ -130,6 +130,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("idempotency.entries", 10_000, "keys", "Remembered Idempotency-Keys.", least=1),
     _bytes("idempotency.answer_max_bytes", 1_048_576, "Largest answer kept to be given again."),
     _bytes("idempotency.answers_max_bytes", 67_108_864, "All such answers; the oldest go first."),
+    _seconds("reattach.max_s", 60, "Most that a client may ask to be awaited when it is lost."),
+    _bytes("reattach.log_bytes", 1_048_576, "Kept of each stream that can be attached to again."),
+    Setting("reattach.entries", 128, "streams", "That can be attached to again.", least=1),
     Setting("affinity.entries", 100_000, "entries", "Remembered ends of conversations."),
     _seconds("affinity.ttl_s", 3600, "How long the end of a conversation is remembered."),
     _seconds("runtime.start_timeout_s", 120, "Until a runtime must be ready."),
@@ -246,6 +249,9 @@ class Settings(NamedTuple):
     idempotency_entries: int
     idempotency_answer_max_bytes: int
     idempotency_answers_max_bytes: int
+    reattach_max_s: float
+    reattach_log_bytes: int
+    reattach_entries: int
     affinity_entries: int
     affinity_ttl_s: float
     runtime_start_timeout_s: float

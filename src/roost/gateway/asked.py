@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 from roost.core.request import ServiceClass
 from roost.errors import fail
 
 CLASS_HEADER = b"x-roost-class"
+REATTACH_HEADER = b"x-roost-reattach-s"
+EVENT_HEADER = b"last-event-id"
 KEY_HEADER = b"idempotency-key"
 KEY_MAX_CHARS = 255
+_SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,3})?", re.ASCII)
+_EVENT_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 
 
@@ -42,3 +47,39 @@ def asked_key(header: bytes | None) -> str | None:
         message = f"An Idempotency-Key is 1 to {KEY_MAX_CHARS} visible ASCII characters."
         raise fail("bad_request", message, param=KEY_HEADER.decode())
     return header.decode("ascii")
+
+
+def asked_window_s(
+    header: bytes | None, in_body: object, *, most_s: float, streamed: bool
+) -> float | None:
+    """Return for how long a client that loses its connection wants to be awaited; None: not at all.
+
+    The header counts more than the body, whose twin is `roost.reattach_s`. Raises `bad_request`
+    for what is no number of seconds above 0 and up to `most_s`, and for what is no stream.
+    """
+    value = in_body if header is None else header.decode("latin-1").strip()
+    if value is None:
+        return None
+    param = REATTACH_HEADER.decode()
+    text = str(value)
+    if not _SECONDS.fullmatch(text) or not 0 < float(text) <= most_s:
+        message = f"The time to wait for a lost client is a number of seconds up to {most_s:g}."
+        raise fail("bad_request", message, param=param)
+    if not streamed:
+        raise fail("bad_request", "Only a stream can be attached to again.", param=param)
+    return float(text)
+
+
+def asked_event(query: bytes, header: bytes | None) -> int:
+    """Return the number of the first event that a client wants of a stream.
+
+    That is the one after `Last-Event-ID`, which a browser sends by itself and with the address of
+    its first try, otherwise `from` in the query, otherwise 0. Raises `bad_request` for no number.
+    """
+    pairs = (pair.partition("=") for pair in query.decode("latin-1").split("&"))
+    asked = next((value for name, _, value in pairs if name == "from"), "0")
+    last = None if header is None else header.decode("latin-1").strip()
+    text, param = (asked, "from") if last is None else (last, EVENT_HEADER.decode())
+    if not _EVENT_NUMBER.fullmatch(text):
+        raise fail("bad_request", "Name an event by its number.", param=param)
+    return int(text) if last is None else int(text) + 1

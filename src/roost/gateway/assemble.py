@@ -11,6 +11,7 @@ import msgspec
 
 from roost.errors import Failure
 from roost.fleet.coordinator import Coordinator
+from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.admin import Admin
 from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone
@@ -22,6 +23,7 @@ from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
 from roost.gateway.operations import Operations
+from roost.gateway.reattach import Reattach
 from roost.gateway.routes import Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.observe import logs
@@ -45,6 +47,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     limits: FrontLimits
     allowed_hosts: tuple[str, ...] = ()
     places: Places = Places()
+    reattach: ReattachSettings = ReattachSettings()
 
 
 class Gateway:
@@ -59,7 +62,8 @@ class Gateway:
         dice = random.Random()
         self.mind = Mind(Coordinator(settings.fleet, dice), self.metrics, self._log)
         self._tasks = Tasks()
-        self._generation = Generation(self.mind, self._tasks, settings.generation)
+        self._reattach = Reattach(settings.reattach, settings.places.base_path)
+        self._generation = Generation(self.mind, self._tasks, settings.generation, self._reattach)
         self._gate = Gate(self._allowed(), authorise)
         self.front: Front | None = None
 
@@ -80,6 +84,7 @@ class Gateway:
     async def drain(self, grace_s: float) -> bool:
         """Take nothing new and let what runs end; False if `grace_s` was not enough."""
         self.mind.drain()
+        self._reattach.give_up()
         drained = self.front is None or await self.front.drain(grace_s)
         if not drained:
             self.mind.drain_end()
@@ -88,8 +93,10 @@ class Gateway:
     async def close(self, grace_s: float) -> None:
         """Take nothing new, let what runs end within `grace_s`, then end everything."""
         self.mind.drain()
+        self._reattach.give_up()
         if self.front is not None:
             await self.front.close(grace_s)
+        self._reattach.give_up()
         self.mind.close()
         await self._tasks.close()
         await self._generation.close()
@@ -97,7 +104,7 @@ class Gateway:
     def _routes(self) -> Routes:
         routes = Routes(self._gate, self._settings.places)
         Admin(self.mind).add_to(routes)
-        Operations(self.mind).add_to(routes)
+        Operations(self.mind, self._reattach).add_to(routes)
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
         return routes

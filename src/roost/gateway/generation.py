@@ -18,9 +18,17 @@ from roost.dialects.openai_options import ReplyOptions
 from roost.errors import Failure, RoostError
 from roost.fleet.idempotency import Claim, IdempotencySettings
 from roost.fleet.relay import Relay, RelaySettings
-from roost.gateway.asked import CLASS_HEADER, KEY_HEADER, asked_class, asked_key
+from roost.gateway.asked import (
+    CLASS_HEADER,
+    KEY_HEADER,
+    REATTACH_HEADER,
+    asked_class,
+    asked_key,
+    asked_window_s,
+)
 from roost.gateway.parser import Parser
 from roost.gateway.parsing import Api, Job, Outcome, Parsed, parse
+from roost.gateway.reel import ErrorEvent, Numbered, Reel, granted
 from roost.gateway.repeats import Repeats
 from roost.gateway.scribe import StreamScribe, StreamVoice, WholeScribe, WholeVoice
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
@@ -29,6 +37,7 @@ from roost.gateway.turn import Turn
 if TYPE_CHECKING:
     from roost.gateway.mind import Mind
     from roost.gateway.outlet import Outlet
+    from roost.gateway.reattach import Reattach
     from roost.gateway.routes import Call
     from roost.gateway.tasks import Tasks
 
@@ -57,15 +66,28 @@ class GenerationSettings(msgspec.Struct, frozen=True):
     idempotency: IdempotencySettings = IdempotencySettings()
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """Everything that a call asks for, checked."""
+
+    dialect: Dialect
+    sent: Parsed
+    terms: Terms
+    claim: Claim | None
+    window_s: float | None
+
+
 class Generation:
     """The endpoints that generate text."""
 
-    def __init__(self, mind: Mind, tasks: Tasks, settings: GenerationSettings) -> None:
+    def __init__(
+        self, mind: Mind, tasks: Tasks, settings: GenerationSettings, reattach: Reattach
+    ) -> None:
         self._mind = mind
         self._tasks = tasks
         self._settings = settings
         self._parser = Parser()
         self._repeats = Repeats(mind, settings.idempotency)
+        self._reattach = reattach
 
     def chat(self, call: Call) -> None:
         """POST /v1/chat/completions."""
@@ -101,47 +123,69 @@ class Generation:
             self._refuse(call, dialect, outcome.failure)
             return
         try:
-            terms = _terms(call, outcome)
-            claim = _claim(call, outcome)
+            asked = self._asked(call, dialect, outcome)
         except RoostError as error:
             self._refuse(call, dialect, error.failure)
             return
-        self._start(call, dialect, outcome, terms, claim)
+        self._start(call, asked)
+
+    def _asked(self, call: Call, dialect: Dialect, sent: Parsed) -> _Asked:
+        window_s = asked_window_s(
+            call.exchange.fields.get(REATTACH_HEADER),
+            sent.reattach_s,
+            most_s=self._reattach.max_s,
+            streamed=sent.options.stream,
+        )
+        return _Asked(dialect, sent, _terms(call, sent), _claim(call, sent), window_s)
 
     def _refuse(self, call: Call, dialect: Dialect, failure: Failure) -> None:
         self._mind.metrics("roost_requests_total", "rejected", dialect.name).inc()
         call.exchange.fail(failure)
 
-    def _start(
-        self, call: Call, dialect: Dialect, sent: Parsed, terms: Terms, claim: Claim | None
-    ) -> None:
-        exchange = call.exchange
-        if sent.ignored:
-            names = list(sent.ignored)
+    def _start(self, call: Call, asked: _Asked) -> None:
+        exchange, claim, dialect = call.exchange, asked.claim, asked.dialect
+        if asked.sent.ignored:
+            names = list(asked.sent.ignored)
             self._mind.log.debug("fields_ignored", request=exchange.request_id, fields=names)
-        relay = Relay(self._settings.relay, streamed=sent.options.stream, now=self._mind.now_s)
-        outlet: Outlet = exchange
-        if claim is not None:
-            outlet = self._repeats.recorded(claim, outlet, relay)
-        turn = self._turn(dialect, sent, terms, relay, outlet)
-        # Nothing comes between taking a key and a turn that gives it back, whatever happens.
-        if claim is not None and self._repeats.answered(claim, exchange, dialect.name):
+        if claim is not None and self._repeats.answered(
+            claim,
+            exchange,
+            dialect.name,
+            lambda request: self._reattach.place(request, call.tenant),
+        ):
             return
-        exchange.watcher = turn
+        turn = self._turn(call, asked)
+        exchange.watcher = exchange.watcher or turn
         self._mind.arrive(turn)
 
-    def _turn(
-        self, dialect: Dialect, sent: Parsed, terms: Terms, relay: Relay, outlet: Outlet
-    ) -> Turn:
-        options = sent.options
-        reply_id = dialect.id_prefix + terms.request_id
-        named = (reply_id, int(time.time()), str(sent.request.model), options)
+    def _turn(self, call: Call, asked: _Asked) -> Turn:
+        sent, dialect = asked.sent, asked.dialect
+        reply_id = dialect.id_prefix + asked.terms.request_id
+        named = (reply_id, int(time.time()), str(sent.request.model), sent.options)
+        relay = Relay(self._settings.relay, streamed=sent.options.stream, now=self._mind.now_s)
+        # Readers that are replaced hear a voice of their own: theirs is not the end of the stream.
+        reel = self._reel(call, asked, lambda why: dialect.stream_voice(*named).error(why))
+        outlet: Outlet = reel or call.exchange
+        if asked.claim is not None:
+            outlet = self._repeats.recorded(asked.claim, outlet, relay)
         scribe: StreamScribe | WholeScribe
-        if options.stream:
+        if sent.options.stream:
+            outlet = Numbered(outlet) if reel is not None else outlet
             scribe = StreamScribe(outlet, dialect.stream_voice(*named))
         else:
             scribe = WholeScribe(outlet, dialect.whole_voice(*named))
-        return Turn(sent.request, terms, relay, scribe, dialect.name)
+        turn = Turn(sent.request, asked.terms, relay, scribe, dialect.name)
+        if reel is not None:
+            reel.watcher = turn
+        return turn
+
+    def _reel(self, call: Call, asked: _Asked, error: ErrorEvent) -> Reel | None:
+        if asked.window_s is None:
+            return None
+        reel = self._reattach.reel(call, asked.window_s, error)
+        if reel is None:
+            call.exchange.extra += granted(0)
+        return reel
 
     def _default_model(self) -> str:
         if self._settings.default_model:

@@ -13,6 +13,7 @@ import msgspec
 from roost.core.ids import NodeId, RequestId
 from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.reattach import STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from roost.fleet.receipts import Receipt
     from roost.fleet.views import NodeView
     from roost.gateway.mind import Mind
+    from roost.gateway.reattach import Reattach
     from roost.gateway.routes import Call, Routes
 
 ADMIN = "admin"
@@ -35,8 +37,9 @@ VERBS = (DRAIN, "undrain")
 class Operations:
     """Endpoints that look into single requests, or change what nodes do."""
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: Mind, reattach: Reattach) -> None:
         self._mind = mind
+        self._reattach = reattach
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
@@ -54,7 +57,10 @@ class Operations:
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(body))
 
     def receipt(self, call: Call) -> None:
-        """GET /roost/v1/requests/{id}: where it went and why, what was predicted and what came."""
+        """GET /roost/v1/requests/{id}: where it went and why; with /stream, its events."""
+        if call.rest.endswith(STREAM):
+            self._reattach.stream(call)
+            return
         found = self._find(call)
         if found is None:
             call.exchange.fail(NO_REQUEST)

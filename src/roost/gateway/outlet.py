@@ -45,3 +45,7 @@ class Outlet(Protocol):
     def break_off(self) -> None:
         """End the connection so that the client can see that the reply is not complete."""
         ...
+
+    def abandon(self) -> None:
+        """End the connection: the client has left, or does not read."""
+        ...

@@ -50,7 +50,7 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
     """What a body asks for; `chain` is empty for raw prompts.
 
     `prompt_bytes` is the length of its text, `prompt_tokens` its exact length where it came as
-    token ids, 0 otherwise. `timeout_ms` and `class_` are what the object `roost` has of them.
+    token ids, 0 otherwise. `timeout_ms`, `class_` and `reattach_s` are what the object `roost` has.
     `fingerprint` is a hash of route and body where one was asked for.
     """
 
@@ -62,6 +62,7 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
     ignored: tuple[str, ...]
     timeout_ms: object
     class_: object
+    reattach_s: object = None
     fingerprint: bytes = b""
 
 
@@ -100,6 +101,7 @@ def parse(job: Job) -> Outcome:
         ignored=sent.ignored,
         timeout_ms=sent.roost.get("timeout_ms"),
         class_=sent.roost.get("class"),
+        reattach_s=sent.roost.get("reattach_s"),
         fingerprint=_fingerprint(job) if job.keyed else b"",
     )
 

@@ -51,13 +51,11 @@ class Keeper(Protocol):
 
 
 def told(relay: Relay) -> bool:
-    """Whether a client was told how its answer was cut, after a part of it had gone out.
+    """Whether the failure that ends an answer comes after a part of it has gone out.
 
-    Before that a failure is no answer: the same request may be tried again. And a client that left
-    was told nothing.
+    Before that a failure is no answer: the same request may be tried again.
     """
-    left = relay.outcome in {"client_disconnect", "write_timeout"}
-    return relay.committed and relay.answering and not left
+    return relay.committed and relay.answering
 
 
 class Recorder:
@@ -112,9 +110,14 @@ class Recorder:
         self._outlet.fail(failure)
 
     def break_off(self) -> None:
-        """End the connection: with an error told, or because nobody reads it."""
+        """End the connection after an error."""
         self._end(told=told(self._relay), clean=False)
         self._outlet.break_off()
+
+    def abandon(self) -> None:
+        """End the connection of a client that was told nothing."""
+        self._end(told=False, clean=False)
+        self._outlet.abandon()
 
     def _keep(self, data: bytes) -> None:
         if self._pieces is None or not data:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,9 @@ from roost.gateway.asked import KEY_HEADER
 from roost.gateway.recording import Recorded, Recorder, Replay
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roost.core.ids import RequestId
     from roost.fleet.relay import Relay
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.front.rendering import Headers
@@ -34,6 +37,7 @@ REPLAYED: Headers = [(b"idempotency-replayed", b"true")]
 NOT_AGAIN: Headers = [(b"x-should-retry", b"false")]
 """Read by the clients that try every 409 again."""
 
+Place: TypeAlias = "Callable[[RequestId], Headers]"
 _PARAM = KEY_HEADER.decode()
 CHANGED = Failure(
     "key_reused",
@@ -55,8 +59,11 @@ class Repeats:
         self._mind = mind
         self._keys = Idempotency(settings)
 
-    def answered(self, claim: Claim, exchange: Exchange, dialect: str) -> bool:
-        """Take the key for this request; or, where it is taken, answer and return True."""
+    def answered(self, claim: Claim, exchange: Exchange, dialect: str, place: Place) -> bool:
+        """Take the key for this request; or, where it is taken, answer and return True.
+
+        `place` says where the stream of a request can be attached to, as headers.
+        """
         mind = self._mind
         verdict = self._keys.on_request(claim, mind.now_s)
         if isinstance(verdict, Fresh):
@@ -64,7 +71,7 @@ class Repeats:
         outcome = "rejected"
         match verdict:
             case Running(request):
-                exchange.fail(_running(request))
+                exchange.fail(_running(request), place(request))
             case Changed():
                 exchange.fail(CHANGED)
             case Full():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from roost.core.events import Finished, Started, StreamEvent
+from roost.errors import Failure
 from roost.fleet.relay_effects import (
     Abandon,
     Break,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from roost.dialects.openai_envelope import Fact
-    from roost.errors import Failure
     from roost.fleet.effects import Dispatch
     from roost.gateway.outlet import Outlet
     from roost.gateway.turn import Turn
@@ -69,6 +69,12 @@ class WholeVoice(Protocol):
     def roost_extra(self, facts: Mapping[str, Fact]) -> None:
         """Facts to put into the body."""
         ...
+
+
+WRITE_TIMEOUT = Failure(
+    "write_timeout", "The stream was not read in time, so it was ended before it was complete."
+)
+"""For whoever reads what is still under way, or comes back for it."""
 
 
 def placement(dispatch: Dispatch, started: Started | None) -> str:
@@ -131,7 +137,9 @@ class StreamScribe:
             case Done():
                 exchange.finish()
             case Abandon():
-                exchange.break_off()
+                if effect.reason == "write_timeout":
+                    exchange.write(voice.error(WRITE_TIMEOUT))
+                exchange.abandon()
 
     def _send(self, turn: Turn, effect: Send) -> None:
         pieces = []
@@ -166,6 +174,6 @@ class WholeScribe:
             case Reject() | Break():
                 self._exchange.fail(effect.failure)
             case Abandon():
-                self._exchange.break_off()
+                self._exchange.abandon()
             case _:
                 return

@@ -139,6 +139,11 @@ def encode_event(event: str, data: bytes) -> bytes:
     return b"event: " + event.encode() + b"\n" + encode_data(data)
 
 
+def blocks(data: bytes) -> list[bytes]:
+    """Split what the functions here have made into its events and comments, each whole."""
+    return [block + b"\n\n" for block in data.split(b"\n\n")[:-1]]
+
+
 def encode_comment(text: str = "") -> bytes:
     """Frame `text` as a comment, which readers skip: a sign of life for proxies and time limits."""
     return b"".join(b": " + line + b"\n" for line in _lines(text.encode())) + b"\n"

@@ -291,6 +291,10 @@ class Exchange:
             self._settle()
             self._conn.on_reply_done(self, broken=True)
 
+    def abandon(self) -> None:
+        """End the connection of a client that has left, or does not read."""
+        self.break_off()
+
     def on_gone(self) -> None:
         """Note that the client has left; whoever watches is told once."""
         if self.done:

@@ -1,0 +1,87 @@
+"""SHELL: streams that can be attached to again by the id of their request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roost.core.ids import RequestId
+from roost.errors import Failure, RoostError
+from roost.fleet.stream_log import ReattachSettings, StreamLogs
+from roost.gateway.asked import EVENT_HEADER, asked_event
+from roost.gateway.reel import ErrorEvent, Reel
+
+if TYPE_CHECKING:
+    from roost.core.ids import TenantId
+    from roost.gateway.front.rendering import Headers
+    from roost.gateway.routes import Call
+
+STREAM = "/stream"
+"""The end of a request's address under which its stream is."""
+
+NO_STREAM = Failure(
+    "not_found", "No stream of this id can be attached to; ask for it with x-roost-reattach-s."
+)
+NO_HEAD = Failure("method_not_allowed", "Use GET at this address: it takes the stream over.")
+
+
+class Reattach:
+    """Every reel that somebody may come back for; `base_path` stands before every address."""
+
+    def __init__(self, settings: ReattachSettings, base_path: str = "") -> None:
+        self.max_s = settings.max_s
+        self._logs = StreamLogs(settings)
+        self._base_path = base_path
+        self._reels: dict[RequestId, Reel] = {}
+
+    def reel(self, call: Call, window_s: float, error: ErrorEvent) -> Reel | None:
+        """Return an outlet that outlives the connection; None where there is no room for it."""
+        request = call.exchange.request_id
+        granted = self._logs.on_request(request, call.tenant, window_s)
+        if granted is None:
+            return None
+        if granted.forgotten is not None:
+            self._reels.pop(granted.forgotten).close()
+        made = Reel(call.exchange, granted.log, error, lambda: self._forget(request))
+        self._reels[request] = made
+        return made
+
+    def place(self, request: RequestId, tenant: TenantId) -> Headers:
+        """Return the header that says where a request's stream is; none where it is nowhere."""
+        if self._logs.find(request, tenant) is None:
+            return []
+        return [(b"location", f"{self._base_path}/roost/v1/requests/{request}{STREAM}".encode())]
+
+    def stream(self, call: Call) -> None:
+        """GET /roost/v1/requests/{id}/stream: take the stream over and go on from some event."""
+        exchange = call.exchange
+        request = RequestId(call.rest.removesuffix(STREAM))
+        log = self._logs.find(request, call.tenant)
+        if log is None:
+            exchange.fail(NO_STREAM)
+            return
+        if exchange.head.method != "GET":
+            exchange.fail(NO_HEAD)
+            return
+        try:
+            wanted = asked_event(exchange.query, exchange.fields.get(EVENT_HEADER))
+        except RoostError as error:
+            exchange.fail(error.failure)
+            return
+        if wanted > log.next:
+            exchange.fail(Failure("bad_request", f"The next event is {log.next}.", "from"))
+        elif not self._reels[request].attach(exchange, wanted):
+            exchange.fail(Failure("events_gone", f"The first event kept is {log.first}.", "from"))
+
+    def give_up(self) -> None:
+        """Wait for nobody any more: whoever was lost cannot come back to a gateway that drains."""
+        for reel in list(self._reels.values()):
+            reel.give_up()
+
+    def close(self) -> None:
+        """Stop all clocks."""
+        for reel in self._reels.values():
+            reel.close()
+
+    def _forget(self, request: RequestId) -> None:
+        self._logs.forget(request)
+        self._reels.pop(request, None)
