@@ -167,6 +167,16 @@ REASONS: dict[str, Kind] = {
         "The node has no free slot or is at its own limit.",
         "Wait as long as `retry-after` says, or give the node more `--slots`.",
     ),
+    "conversation_busy": _capacity(
+        429,
+        "Turns of one conversation follow each other, and too many wait, or one took too long.",
+        "Send the next turn when the one before has ended.",
+    ),
+    "conversations_full": _capacity(
+        429,
+        "As many conversations are in progress as this gateway may have.",
+        "Wait as long as `retry-after` says, or raise `conversations.max`.",
+    ),
     "deadline": _capacity(
         504,
         "The request's own deadline passed before the answer was complete.",

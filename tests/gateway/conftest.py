@@ -18,6 +18,7 @@ from roost.gateway.front.access import Authorise, anyone
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.generation import GenerationSettings
 from roost.gateway.node_link import GatewayLinkSettings
+from roost.store.journal import Journal
 from roost.wire.memory import memory_pair
 from tests.conftest import until
 from tests.gateway.puppet import Puppet, status
@@ -73,10 +74,12 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    settings: GatewaySettings = SETTINGS, authorise: Authorise = anyone
+    settings: GatewaySettings = SETTINGS,
+    authorise: Authorise = anyone,
+    journal: Journal | None = None,
 ) -> AsyncIterator[Stage]:
     """Run a gateway for the length of a block."""
-    gateway = await open_gateway(settings, authorise)
+    gateway = await open_gateway(settings, authorise, journal=journal)
     async with asyncio.TaskGroup() as group:
         made = Stage(gateway, group)
         try:
@@ -126,6 +129,12 @@ class Client:
         """Open a connection."""
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
+    @classmethod
+    async def connect_from(cls, port: int, address: str) -> Client:
+        """Open a connection from another loopback address."""
+        opened = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+        return cls(*opened)
+
     def send(self, method: str, path: str, body: object = None, **headers: str) -> None:
         """Send a request; a body that is not bytes is encoded as JSON."""
         raw = (
@@ -173,6 +182,10 @@ class Client:
     async def rest(self) -> Reply:
         """Read the body of a stream whose head has been read."""
         return await self._chunks(Reply(0, {}, b""))
+
+    def read_again(self) -> None:
+        """Take what has piled up."""
+        cast("asyncio.Transport", self.writer.transport).resume_reading()
 
     def close(self) -> None:
         """Drop the connection without a word."""

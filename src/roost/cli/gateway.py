@@ -27,6 +27,10 @@ FLEET_ONLY = (
     "default_model",
     "link.",
     "affinity.",
+    "conversations.",
+    "transcripts.",
+    "coordinator.",
+    "stream.on_full",
     "breaker.",
     "max_in_flight_decodes",
     "policy",
@@ -83,6 +87,7 @@ def _is_one_of(name: str, rows: tuple[str, ...]) -> bool:
 
 async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     from roost.cli.access import by_keys, by_tokens
+    from roost.cli.conversation_parts import open_journal
     from roost.cli.gateway_parts import gateway_settings, said_where
     from roost.gateway.assemble import open_gateway
 
@@ -91,7 +96,8 @@ async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
         told = gateway_settings(settings, stores.home.begin_life())
-        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens))
+        journal = open_journal(settings, stores.home)
+        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
     said = "nodes join with: roost node --join URL --token T"
     return await _live(settings, stores, gateway, lifetime, said)
 

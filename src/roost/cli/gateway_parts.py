@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from roost.cli.conversation_parts import archive_settings, infer_settings
 from roost.errors import fail
 from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
@@ -58,6 +59,9 @@ GATEWAY_SETTINGS = (
     "idempotency.",
     "reattach.",
     "affinity.",
+    "conversations.",
+    "transcripts.",
+    "coordinator.",
     "breaker.",
     "max_in_flight_decodes",
     "max_in_flight_decodes_per_node",
@@ -209,6 +213,8 @@ def gateway_settings(settings: Settings, life: Life) -> GatewaySettings:
             log_bytes=settings.reattach_log_bytes,
             entries=settings.reattach_entries,
         ),
+        infer=infer_settings(settings, relay),
+        archive=archive_settings(settings),
     )
 
 

@@ -93,6 +93,7 @@ async def _serve(
     watching: Watch | None,
 ) -> int:
     from roost.cli.access import by_keys, by_tokens
+    from roost.cli.conversation_parts import open_journal
     from roost.cli.gateway_parts import gateway_settings, said_where
     from roost.gateway.assemble import open_gateway
 
@@ -100,7 +101,8 @@ async def _serve(
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
         told = gateway_settings(settings, stores.home.begin_life())
-        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens))
+        journal = open_journal(settings, stores.home)
+        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
     try:
         identity, held = stores.home.claim_node()
         with held, scratch_folder() as folder:

@@ -110,6 +110,7 @@ TABLE: tuple[Setting, ...] = (
     _seconds("stream.keepalive_s", 10, "Between signs of life on a silent stream."),
     _seconds("stream.write_deadline_s", 30, "How long the oldest unsent byte may wait."),
     Setting("stream.buffer_events", 64, "events", "Held per stream for a slow client.", least=1),
+    _choice("stream.on_full", "pause drop_oldest", "Then, at /coordinator/infer alone."),
     _bytes("stream.send_buffer_bytes", 65_536, "Send buffer of a client's socket.", least=4096),
     _seconds("link.ping_s", 1, "Between pings on a link."),
     _seconds("link.suspect_s", 2, "Silence after which a node gets no new work."),
@@ -163,6 +164,20 @@ TABLE: tuple[Setting, ...] = (
         "How a node is chosen.",
     ),
     _switch("strict", "Refuse unknown request fields in place of ignoring them."),
+    Setting("conversations.max", 100_000, "conversations", "With a name, known at once.", least=1),
+    Setting("conversations.turns_waiting", 8, "requests", "That may wait behind a turn."),
+    _seconds("conversations.wait_s", 60, "How long a turn may wait for the one before."),
+    _seconds("conversations.idle_ttl_s", 300, "Without a turn until its place is let go."),
+    _seconds("conversations.lifetime_s", 86_400, "After which a conversation's place ends."),
+    _choice("transcripts.keep", "disk memory off", "Where the words of named conversations go."),
+    Setting("transcripts.retention_days", 7, "days", "From the last turn.", least=1, most=3650),
+    _bytes("transcripts.disk_max_bytes", 1_073_741_824, "Most they take on disk.", 65_536),
+    _bytes("transcripts.memory_max_bytes", 67_108_864, "Most kept in memory; oldest go first."),
+    _seconds("transcripts.commit_wait_s", 5, "How long an answer's end waits for the disk."),
+    _switch("coordinator.legacy_503", "Overload is 503 at /coordinator/infer, not 429."),
+    _switch(
+        "coordinator.omit_terminal", "Leave out the last event, which old clients do not know."
+    ),
     Setting(
         *("upstream.max_in_flight", 2, "requests", "Per --upstream server; 0 is slots."),
         inherits="max_in_flight",
@@ -229,6 +244,7 @@ class Settings(NamedTuple):
     stream_keepalive_s: float
     stream_write_deadline_s: float
     stream_buffer_events: int
+    stream_on_full: str
     stream_send_buffer_bytes: int
     link_ping_s: float
     link_suspect_s: float
@@ -276,6 +292,18 @@ class Settings(NamedTuple):
     log_format: str
     policy: str
     strict: bool
+    conversations_max: int
+    conversations_turns_waiting: int
+    conversations_wait_s: float
+    conversations_idle_ttl_s: float
+    conversations_lifetime_s: float
+    transcripts_keep: str
+    transcripts_retention_days: int
+    transcripts_disk_max_bytes: int
+    transcripts_memory_max_bytes: int
+    transcripts_commit_wait_s: float
+    coordinator_legacy_503: bool
+    coordinator_omit_terminal: bool
     upstream_max_in_flight: int
     upstream_queue_length: int
     upstream_urls: tuple[str, ...]

@@ -24,3 +24,6 @@ StreamId = NewType("StreamId", int)
 
 LeaseId = NewType("LeaseId", int)
 """One reservation of capacity; counted up by the coordinator."""
+
+ConversationKey = NewType("ConversationKey", bytes)
+"""What a conversation is called by: a hash of its tenant and the name its client gave it."""

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from roost.core.ids import ModelId, RequestId, TenantId
+from roost.core.pin import Pin
 
 Role = Literal["system", "user", "assistant", "tool"]
 ServiceClass = Literal["interactive", "agent", "bulk"]
@@ -114,3 +115,4 @@ class Terms(msgspec.Struct, frozen=True):
     max_tokens: int | None = None
     class_: ServiceClass = "interactive"
     weight: float = 1.0
+    pin: Pin | None = None

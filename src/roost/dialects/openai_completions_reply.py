@@ -58,6 +58,9 @@ class CompletionStream:
         """Give a comment that keeps a waiting connection alive."""
         return b"" if self.ended else sse.encode_comment(text)
 
+    def skipped(self, count: int) -> None:
+        """Say nothing of it: this API has no way to tell, so nothing is dropped for its readers."""
+
     def roost_extra(self, facts: Mapping[str, Fact]) -> None:
         """Put `facts` under `roost` on the last chunk."""
         self._envelope.add_roost(facts)

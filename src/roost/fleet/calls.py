@@ -55,7 +55,8 @@ class Call:
     `prompt_tokens`, `answer_tokens` and `cost`, all in tokens, are estimates.
     `kills` counts runtimes and nodes that died while it ran on them. `resting` are nodes that may
     have it again: from the report after this number on, with another runtime than this one.
-    `trail` is every dispatch, the current one last.
+    `trail` is every dispatch, the current one last. `dropped` counts pieces of its answer that its
+    reader was too slow for.
     """
 
     terms: Terms
@@ -78,6 +79,7 @@ class Call:
     resting: dict[NodeId, tuple[int, RuntimeId | None]] = field(default_factory=dict)
     trail: list[Attempt] = field(default_factory=list)
     stopped: Stopped | None = None
+    dropped: int = 0
 
     @property
     def now_on(self) -> Attempt:

@@ -197,6 +197,14 @@ class Coordinator:
             self._books.receipts.freed(request, attempt, now)
         return self._settle(now)
 
+    def on_dropped(self, request: RequestId, pieces: int) -> None:
+        """So many pieces of the answer were dropped for its reader; also after its end."""
+        call = self._books.calls.get(request)
+        if call is not None:
+            call.dropped += pieces
+        else:
+            self._books.receipts.overflowed(request, pieces)
+
     def on_client_gone(self, request: RequestId, now: float) -> list[Effect]:
         """Nobody reads the answer any more: stop it wherever it is. Not an error after the end."""
         call = self._books.calls.get(request)
@@ -327,6 +335,16 @@ class Coordinator:
     def models(self) -> tuple[ModelOffer, ...]:
         """One offer for every model of a linked node, by name."""
         return census.offers(self._books.registry.all())
+
+    def silent_s(self, node: NodeId, now: float) -> float | None:
+        """How long nothing has been heard of a node; None where it has no link."""
+        record = self._books.registry.get(node)
+        return now - record.heard_s if record is not None and record.linked else None
+
+    @property
+    def capped(self) -> bool:
+        """Whether the cap on streams of the whole fleet is what keeps anybody new out."""
+        return 0 < self._settings.max_decodes <= len(self._books.leases)
 
     def ready(self, now: float) -> bool:
         """Whether a request could be served: some node is alive with a model that loads."""

@@ -35,9 +35,17 @@ class Prospects:
         return self.board.candidates(model, now)
 
     def home(self, call: Call, now: float) -> Home | None:
-        """Where the longest known part of the request's conversation was last computed."""
-        chain = call.terms.chain
-        return self._homes.lookup(chain, now) if chain else None
+        """Where the longest known part of the request's conversation was last computed.
+
+        A pin says so for conversations that this gateway has not served itself.
+        """
+        chain, pin = call.terms.chain, call.terms.pin
+        known = self._homes.lookup(chain, now) if chain else None
+        if pin is None or pin.model != call.model or (known and known.node == pin.node):
+            return known
+        node = self._registry.get(pin.node)
+        gone = node is None or not node.linked
+        return known if known and gone else Home(pin.node, None, pin.tokens)
 
     def measure(self, call: Call, now: float) -> Home | None:
         """Estimate the request's lengths and cost by what is known at this moment; its home too."""

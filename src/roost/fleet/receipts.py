@@ -46,7 +46,10 @@ class AttemptView(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """One request: `outcome` is `running`, `waiting`, `complete`, `client_gone` or a reason."""
+    """One request: `outcome` is `running`, `waiting`, `complete`, `client_gone` or a reason.
+
+    It is `buffer_overflow` where the answer is complete but for `dropped` pieces of it.
+    """
 
     request: RequestId
     tenant: TenantId
@@ -59,6 +62,7 @@ class Receipt(msgspec.Struct, frozen=True):
     completion_tokens: int | None
     attempts: tuple[AttemptView, ...]
     stopped: Stopped | None = None
+    dropped: int = 0
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -98,6 +102,15 @@ class Receipts:
         self._kept[request] = msgspec.structs.replace(kept, receipt=receipt)
         return free_s
 
+    def overflowed(self, request: RequestId, pieces: int) -> None:
+        """A request that has ended on its node has lost so many pieces on the way to its reader."""
+        kept = self._kept.get(request)
+        if kept is not None:
+            outcome = outcome_of(kept.receipt.outcome, pieces)
+            dropped = kept.receipt.dropped + pieces
+            receipt = msgspec.structs.replace(kept.receipt, outcome=outcome, dropped=dropped)
+            self._kept[request] = msgspec.structs.replace(kept, receipt=receipt)
+
     def get(self, request: RequestId, now: float) -> Receipt | None:
         """The receipt, while it is kept."""
         kept = self._kept.get(request)
@@ -105,6 +118,11 @@ class Receipts:
 
     def _oldest_s(self) -> float:
         return next(iter(self._kept.values())).ended_s
+
+
+def outcome_of(outcome: str, dropped: int) -> str:
+    """Name an ending: one that is complete but for what was dropped is not complete."""
+    return "buffer_overflow" if dropped and outcome == "complete" else outcome
 
 
 def receipt_of(call: Call, outcome: str, now: float) -> Receipt:
@@ -115,13 +133,14 @@ def receipt_of(call: Call, outcome: str, now: float) -> Receipt:
         tenant=call.terms.tenant,
         model=call.model,
         class_=call.terms.class_,
-        outcome=outcome,
+        outcome=outcome_of(outcome, call.dropped),
         queued_s=call.queued_s + (now - call.waiting_since_s if waits else 0.0),
         total_s=now - call.arrived_s,
         prompt_estimate=call.prompt_tokens,
         completion_tokens=call.completion_tokens,
         attempts=tuple(_view(one, call) for one in call.trail),
         stopped=call.stopped,
+        dropped=call.dropped,
     )
 
 

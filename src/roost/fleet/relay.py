@@ -2,7 +2,9 @@
 
 It knows nothing of HTTP: it says when the status is decided, what to write next, and how it ends.
 What a slow reader leaves unread piles up here, merged, to at most `buffer_events` messages: then
-the node has no credit and stops reading its runtime. Nothing is dropped and nothing is reordered.
+the node has no credit and stops reading its runtime. Nothing is dropped and nothing is reordered,
+unless `on_full` says that the oldest text is to be dropped: then the node never waits, the number
+of the dropped is told with what follows, and the outcome says so.
 
 A node's `Failed` does not end a relay. The shell takes it to the coordinator, which either starts
 another attempt (`on_restart`) or answers (`on_answer`).
@@ -34,11 +36,14 @@ from roost.fleet.relay_effects import (
     KeepAlive,
     Reject,
     RelayEffect,
+    Seal,
     Send,
 )
 
+OnFull = Literal["pause", "drop_oldest"]
 Outcome = Literal[
     "complete",
+    "buffer_overflow",
     "client_disconnect",
     "write_timeout",
     "node_error",
@@ -53,13 +58,17 @@ class RelaySettings(msgspec.Struct, frozen=True):
 
     A streamed reply commits to status 200 after `commit_after_s` even without an event, and says
     something every `keepalive_s` from then on. A writer that is stuck for `write_deadline_s` loses
-    its stream. `buffer_events` is the credit a node starts with, in messages.
+    its stream. `buffer_events` is the credit a node starts with, in messages; with `on_full`
+    "drop_oldest" it is how many pieces of text wait for the reader, and the oldest give way.
+    A `sealed` answer is kept before its end is told.
     """
 
     commit_after_s: float = 8.0
     keepalive_s: float = 10.0
     write_deadline_s: float = 30.0
     buffer_events: int = 64
+    on_full: OnFull = "pause"
+    sealed: bool = False
 
 
 class Relay:
@@ -78,6 +87,10 @@ class Relay:
         self._ungranted = 0
         self._finished = False
         self._handed_over = False
+        self._dropping = streamed and settings.on_full == "drop_oldest"
+        self._dropped = 0
+        self._overflowed = False
+        self._sealing = self._sealed = False
         self._verdict: Failure | None = None
         self._state = ""
         self._outcome: Outcome | None = None
@@ -116,6 +129,8 @@ class Relay:
         self._unread += 1
         for event in events:
             self._take(event)
+        if self._dropping and self._writing_since_s is not None:
+            self._drop_surplus()
         return self._flush(now)
 
     def on_waiting(self, text: str, _now: float) -> list[RelayEffect]:
@@ -146,7 +161,14 @@ class Relay:
         self._writing_since_s = None
         self._spoke_s = now
         if self._handed_over:
-            return self._end("complete", Done())
+            return self._end(self._completed(), Done())
+        return self._flush(now)
+
+    def on_sealed(self, now: float) -> list[RelayEffect]:
+        """What `Seal` asked for is done, or cannot be done."""
+        if self._outcome is not None or not self._sealing:
+            return []
+        self._sealing, self._sealed = False, True
         return self._flush(now)
 
     def on_client_gone(self, now: float) -> list[RelayEffect]:
@@ -154,7 +176,7 @@ class Relay:
         if self._outcome is not None:
             return []
         if self._handed_over:
-            return self._end("complete", Done())
+            return self._end(self._completed(), Done())
         return self._end("client_disconnect", Abandon("client_gone"))
 
     def on_tick(self, now: float) -> list[RelayEffect]:
@@ -200,7 +222,7 @@ class Relay:
             return self._end(_outcome_of(self._verdict), Reject(self._verdict))
         if self._writing_since_s is None and self._sendable():
             effects += self._send(now)
-        if not self._streamed or not self._pending:
+        if not self._streamed or not self._pending or self._dropping:
             # A collected answer is bounded by the model's context, not by the client's reading.
             self._consume()
         effects += self._grant()
@@ -209,16 +231,35 @@ class Relay:
         return effects
 
     def _sendable(self) -> bool:
-        return bool(self._pending) and (self._streamed or self._finished)
+        return bool(self._pending) and (self._streamed or self._finished) and not self._sealing
 
     def _send(self, now: float) -> list[RelayEffect]:
+        events, self._pending = self._pending, []
+        if self._finished and self._settings.sealed and not self._sealed:
+            # The text first; a collected answer is one write, so there it is the seal.
+            held = events[-1:] if self._streamed else events
+            self._pending, events = held, events[: len(events) - len(held)]
+            if not events:
+                self._sealing = True
+                return [Seal()]
         effects: list[RelayEffect] = [] if self._committed else [Commit()]
         self._committed = True
-        effects.append(Send(merged(self._pending)))
-        self._pending = []
+        sent = tuple(events) if self._dropping else merged(events)
+        effects.append(Send(sent, self._dropped))
+        self._dropped = 0
         self._writing_since_s = now
-        self._handed_over = self._finished
+        self._handed_over = self._finished and not self._pending
         return effects
+
+    def _drop_surplus(self) -> None:
+        """Let the oldest text give way; an ending never does."""
+        surplus = max(0, len(self._pending) - self._finished - self._settings.buffer_events)
+        gone, self._pending = self._pending[:surplus], self._pending[surplus:]
+        self._dropped += sum(isinstance(event, Delta) and bool(event.text) for event in gone)
+        self._overflowed = self._overflowed or self._dropped > 0
+
+    def _completed(self) -> Outcome:
+        return "buffer_overflow" if self._overflowed else "complete"
 
     def _consume(self) -> None:
         self._ungranted += self._unread

@@ -19,9 +19,14 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Write these events in order; the last one may be `Finished`."""
+    """Write these events in order; the last one may be `Finished`.
+
+    `dropped` pieces of text that came before them are not among them and never come: that many
+    were too much for a reader who wants it so.
+    """
 
     events: tuple[StreamEvent, ...]
+    dropped: int = 0
 
 
 class KeepAlive(msgspec.Struct, frozen=True):
@@ -34,6 +39,10 @@ class Grant(msgspec.Struct, frozen=True):
     """Give the node credit for this many more `Events` messages of the current attempt."""
 
     messages: int
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """The client has the whole text: keep it, and say `on_sealed`; only then it hears the end."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -58,4 +67,4 @@ class Abandon(msgspec.Struct, frozen=True):
     reason: Literal["client_gone", "write_timeout"]
 
 
-RelayEffect: TypeAlias = Commit | Send | KeepAlive | Grant | Done | Reject | Break | Abandon
+RelayEffect: TypeAlias = Commit | Send | KeepAlive | Grant | Seal | Done | Reject | Break | Abandon

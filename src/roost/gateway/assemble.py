@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from roost.dialects.infer_views import Caps
 from roost.errors import Failure
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.admin import Admin
+from roost.gateway.archive import Archive, ArchiveSettings
 from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone
 from roost.gateway.front.guard import guarded
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.server import Front, open_front
 from roost.gateway.generation import Generation, GenerationSettings
+from roost.gateway.infer import Infer, InferSettings
+from roost.gateway.infer_outlet import errors_by_path
 from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
@@ -26,6 +30,7 @@ from roost.gateway.operations import Operations
 from roost.gateway.reattach import Reattach
 from roost.gateway.routes import Places, Routes
 from roost.gateway.tasks import Tasks
+from roost.gateway.worker_views import WorkerViews
 from roost.observe import logs
 from roost.observe.metrics import Metrics
 from roost.wire.messages import LINK_PATH
@@ -33,6 +38,7 @@ from roost.wire.messages import LINK_PATH
 if TYPE_CHECKING:
     from roost.fleet.settings import FleetSettings
     from roost.gateway.front.asgi import Receive, Scope, Send
+    from roost.store.journal import Journal
     from roost.wire.memory import GatewayConnection
 
 
@@ -48,12 +54,20 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     places: Places = Places()
     reattach: ReattachSettings = ReattachSettings()
+    infer: InferSettings = InferSettings()
+    archive: ArchiveSettings = ArchiveSettings()
 
 
 class Gateway:
     """One running fleet gateway; made by `open_gateway`, ended by `close`."""
 
-    def __init__(self, settings: GatewaySettings, authorise: Authorise, admit: Authorise) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        authorise: Authorise,
+        admit: Authorise,
+        journal: Journal | None,
+    ) -> None:
         self._settings = settings
         self._admit = admit
         self._log = logs.get()
@@ -64,6 +78,8 @@ class Gateway:
         self._tasks = Tasks()
         self._reattach = Reattach(settings.reattach, settings.places.base_path)
         self._generation = Generation(self.mind, self._tasks, settings.generation, self._reattach)
+        self._archive = Archive(journal, settings.archive, self.metrics, self._log)
+        self.infer = Infer(self.mind, self._archive, settings.infer)
         self._gate = Gate(self._allowed(), authorise)
         self.front: Front | None = None
 
@@ -72,7 +88,11 @@ class Gateway:
         app = guarded(self._websocket, self._gate, websocket=self._admit)
         settings = self._settings
         self.front = await open_front(
-            app, settings.listener, settings.limits, direct=self._routes()
+            app,
+            settings.listener,
+            settings.limits,
+            direct=self._routes(),
+            errors=errors_by_path(settings.places.base_path, legacy_503=settings.infer.legacy_503),
         )
         self._log.info("listening", url=self.front.url)
         return self.front
@@ -98,6 +118,8 @@ class Gateway:
             await self.front.close(grace_s)
         self._reattach.give_up()
         self.mind.close()
+        self.infer.close()
+        await self._archive.close()
         await self._tasks.close()
         await self._generation.close()
 
@@ -105,6 +127,9 @@ class Gateway:
         routes = Routes(self._gate, self._settings.places)
         Admin(self.mind).add_to(routes)
         Operations(self.mind, self._reattach).add_to(routes)
+        fleet = self._settings.fleet
+        WorkerViews(self.mind, Caps(fleet.max_decodes, fleet.max_decodes_per_node)).add_to(routes)
+        routes.add("POST", "/coordinator/infer", self.infer.infer)
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
         return routes
@@ -135,12 +160,20 @@ class Gateway:
 
 
 async def open_gateway(
-    settings: GatewaySettings, authorise: Authorise = anyone, admit: Authorise = anyone
+    settings: GatewaySettings,
+    authorise: Authorise = anyone,
+    admit: Authorise = anyone,
+    journal: Journal | None = None,
 ) -> Gateway:
     """Start a gateway; `OSError` where the address is taken.
 
-    `authorise` checks API keys, `admit` the join tokens of nodes.
+    `authorise` checks API keys, `admit` the join tokens of nodes. `journal` keeps what is said in
+    named conversations, and is closed with the gateway, also with one that cannot open.
     """
-    gateway = Gateway(settings, authorise, admit)
-    await gateway.open()
+    gateway = Gateway(settings, authorise, admit, journal)
+    try:
+        await gateway.open()
+    except BaseException:
+        await gateway.close(0.0)
+        raise
     return gateway

@@ -53,8 +53,16 @@ class Mind:
 
     def arrive(self, turn: Turn) -> None:
         """Take a new request in."""
+        self.expect(turn)
+        self.admit(turn)
+
+    def expect(self, turn: Turn) -> None:
+        """Look after a turn's client from now on; what it asks for is not complete yet."""
         self.turns[turn.terms.request_id] = turn
         turn.begin(self)
+
+    def admit(self, turn: Turn) -> None:
+        """Have the coordinator decide about a turn that is expected."""
         self._feed(self.coordinator.on_request(turn.terms, turn.request.model, self.now_s))
 
     def depart(self, turn: Turn) -> None:
@@ -94,6 +102,10 @@ class Mind:
     def gone(self, turn: Turn) -> None:
         """The client has left, or did not read in time."""
         self._feed(self.coordinator.on_client_gone(turn.terms.request_id, self.now_s))
+
+    def dropped(self, turn: Turn, pieces: int) -> None:
+        """A slow reader, who wants it so, does not get these pieces of text."""
+        self.coordinator.on_dropped(turn.terms.request_id, pieces)
 
     def grant(self, turn: Turn, messages: int) -> None:
         """Let the node send more of this turn."""

@@ -54,6 +54,10 @@ class StreamVoice(Protocol):
         """A sign of life with a state."""
         ...
 
+    def skipped(self, count: int) -> None:
+        """So many pieces of text that came here are not sent."""
+        ...
+
     def roost_extra(self, facts: Mapping[str, Fact]) -> None:
         """Facts for the last chunk that were not known when the headers left."""
         ...
@@ -143,6 +147,8 @@ class StreamScribe:
 
     def _send(self, turn: Turn, effect: Send) -> None:
         pieces = []
+        if effect.dropped:
+            self._voice.skipped(effect.dropped)
         for event in effect.events:
             if isinstance(event, Finished):
                 self._voice.roost_extra(facts(turn))

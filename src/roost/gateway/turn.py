@@ -22,7 +22,7 @@ from roost.core.events import (
     StreamEvent,
     Usage,
 )
-from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Send
+from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Seal, Send
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +64,10 @@ class Listener(Protocol):
         """The client has left, or did not read in time."""
         ...
 
+    def dropped(self, turn: Turn, pieces: int) -> None:
+        """So many more pieces of text will not reach the client."""
+        ...
+
     def grant(self, turn: Turn, messages: int) -> None:
         """The client's side has room for this many more messages."""
         ...
@@ -86,6 +90,18 @@ class Scribe(Protocol):
         ...
 
 
+class Keeper(Protocol):
+    """Who keeps what was said, where somebody does."""
+
+    def seal(self, turn: Turn) -> None:
+        """The client has the whole text: keep it and call the turn's `on_sealed`."""
+        ...
+
+    def over(self, turn: Turn) -> None:
+        """The turn has ended, however it did; said once."""
+        ...
+
+
 class Turn:
     """State of one request between arrival and its last byte; lives on the event loop's thread."""
 
@@ -105,6 +121,9 @@ class Turn:
         self.first_text_s: float | None = None
         self.last_text_s: float | None = None
         self.sent_s: float | None = None
+        self.keeper: Keeper | None = None
+        self.reached: list[str] = []
+        self._offered: Send | None = None
         self._answer: list[str] = []
         self._scribe = scribe
         self._listener: Listener | None = None
@@ -216,6 +235,12 @@ class Turn:
             self._written()
             self.apply([])
 
+    # --- from the keeper
+
+    def on_sealed(self) -> None:
+        """What was said is kept, or cannot be."""
+        self.apply(self.relay.on_sealed(self._loop.time()))
+
     # --- effects
 
     def apply(self, effects: list[RelayEffect]) -> None:
@@ -240,16 +265,35 @@ class Turn:
             case Abandon():
                 self._listener.gone(self)
                 self._scribe.carry_out(self, effect)
+            case Seal():
+                self._seal()
             case Send() | KeepAlive():
                 self.sent_s = self._loop.time()
+                self._offer(effect)
                 self._scribe.carry_out(self, effect)
                 if not self._scribe.blocked:
                     self._written()
             case _:
                 self._scribe.carry_out(self, effect)
 
+    def _seal(self) -> None:
+        if self.keeper is None:
+            self._todo.extend(self.relay.on_sealed(self._loop.time()))
+        else:
+            self.keeper.seal(self)
+
+    def _offer(self, effect: Send | KeepAlive) -> None:
+        if isinstance(effect, Send):
+            self._offered = effect
+            if effect.dropped and self._listener is not None:
+                self._listener.dropped(self, effect.dropped)
+
     def _written(self) -> None:
         now = self._loop.time()
+        offered, self._offered = self._offered, None
+        if self.keeper is not None and offered is not None:
+            texts = (event.text for event in offered.events if isinstance(event, Delta))
+            self.reached.extend(texts)
         if self.sent_s is not None and self._listener is not None:
             self._listener.wrote(now - self.sent_s)
         self.sent_s = None
@@ -262,6 +306,8 @@ class Turn:
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.depart(self)
+            if self.keeper is not None:
+                self.keeper.over(self)
 
     def _arm(self) -> None:
         # A deadline that moves back with every write would cost a timer per event; a timer that

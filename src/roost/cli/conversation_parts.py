@@ -1,0 +1,63 @@
+"""WIRING: named conversations: from settings to what serves and keeps them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from roost.fleet.conversations import ConversationSettings
+from roost.gateway.archive import ArchiveSettings
+from roost.gateway.infer import InferSettings
+
+if TYPE_CHECKING:
+    from roost.config import Settings
+    from roost.fleet.relay import OnFull, RelaySettings
+    from roost.store.home import Home
+    from roost.store.journal import Journal
+
+DAY_S = 86_400.0
+
+
+def infer_settings(settings: Settings, relay: RelaySettings) -> InferSettings:
+    """Return what is particular to conversations with a name."""
+    return InferSettings(
+        conversations=ConversationSettings(
+            most=settings.conversations_max,
+            waiting=settings.conversations_turns_waiting,
+            wait_s=settings.conversations_wait_s,
+            idle_ttl_s=settings.conversations_idle_ttl_s,
+            lifetime_s=settings.conversations_lifetime_s,
+        ),
+        # The table's choices are the ways; `load` has checked the value against them.
+        relay=msgspec.structs.replace(
+            relay, on_full=cast("OnFull", settings.stream_on_full), sealed=True
+        ),
+        body_max_bytes=settings.body_offload_bytes,
+        strict=settings.strict,
+        legacy_503=settings.coordinator_legacy_503,
+        terminal_event=not settings.coordinator_omit_terminal,
+    )
+
+
+def archive_settings(settings: Settings) -> ArchiveSettings:
+    """Return how long what is said is kept."""
+    return ArchiveSettings(
+        retention_s=settings.transcripts_retention_days * DAY_S,
+        commit_wait_s=settings.transcripts_commit_wait_s,
+    )
+
+
+def open_journal(settings: Settings, home: Home) -> Journal | None:
+    """Open what keeps conversations; None where nothing of them is to be kept."""
+    from roost.store.journal import Journal, JournalSettings
+    from roost.store.transcripts import open_disk
+
+    limits = JournalSettings(memory_max_bytes=settings.transcripts_memory_max_bytes)
+    match settings.transcripts_keep:
+        case "off":
+            return None
+        case "memory":
+            return Journal(None, limits)
+        case _:
+            return Journal(open_disk(home, settings.transcripts_disk_max_bytes), limits)

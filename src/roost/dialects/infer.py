@@ -1,0 +1,72 @@
+"""DECIDER: a body for /coordinator/infer, the protocol of system 1, becomes a turn of a talk.
+
+`prompt` is the text of this turn alone: what was said before is not the client's business.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from roost.core.ids import ModelId
+from roost.core.request import ChatPrompt, GenerateRequest, Message
+from roost.dialects import fields
+from roost.dialects import openai_options as shared
+from roost.dialects.json_body import JsonObject, parse_object
+from roost.errors import RoostError, fail
+
+CONVERSATION_CHARS_MAX = 256
+_KNOWN = frozenset(
+    {
+        *("conversation_id", "prompt", "model", "max_tokens", "roost", "stop"),
+        *("temperature", "top_p", "top_k", "min_p", "seed"),
+        *("presence_penalty", "frequency_penalty"),
+    }
+)
+
+
+class InferAsked(msgspec.Struct, frozen=True):
+    """What a turn asks for; the request holds this turn's message alone.
+
+    `conversation` is "" where the body names none. `ignored` names fields without effect, `roost`
+    is the object of that name: twins of the request headers.
+    """
+
+    conversation: str
+    request: GenerateRequest
+    ignored: tuple[str, ...] = ()
+    roost: JsonObject = {}
+
+
+def read_infer(body: bytes, *, strict: bool = False) -> InferAsked:
+    """Translate a turn; `strict` refuses fields that would have no effect.
+
+    A field that is missing, empty or zero is a `bad_request` that names it.
+    """
+    sent = parse_object(body)
+    conversation = fields.text(sent, "conversation_id") or ""
+    if len(conversation) > CONVERSATION_CHARS_MAX:
+        wanted = f"a string of at most {CONVERSATION_CHARS_MAX} characters"
+        raise fields.wrong("conversation_id", wanted, conversation)
+    prompt = fields.text(sent, "prompt")
+    if not prompt:
+        raise missing("prompt")
+    model = shared.read_model(sent) if sent.get("model") else None
+    if model is None:
+        raise missing("model")
+    if not sent.get("max_tokens"):
+        raise missing("max_tokens")
+    most = fields.whole(sent, "max_tokens", 1, None)
+    request = GenerateRequest(
+        model=ModelId(model),
+        prompt=ChatPrompt((Message("user", prompt),)),
+        max_tokens=None if most is None else min(most, shared.MAX_TOKENS_CAP),
+        stop=shared.read_stop(sent),
+        sampling=shared.read_sampling(sent),
+    )
+    ignored = shared.name_ignored(shared.unknown_names(sent, _KNOWN), strict=strict)
+    return InferAsked(conversation, request, ignored, fields.mapping(sent, "roost"))
+
+
+def missing(name: str) -> RoostError:
+    """Build the error for a field that has to be there, and to hold something."""
+    return fail("bad_request", f"Missing required field: {name}.", param=name)

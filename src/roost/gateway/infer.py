@@ -1,0 +1,317 @@
+"""SHELL: POST /coordinator/infer: a turn of a named conversation, whose past the gateway keeps.
+
+    expected ── its turn ──▶ what was said is recalled ──▶ admitted, like any other request
+       ▲                                                      │
+       └──── the next turn, once this one has ended ◀─────────┘
+
+What was said becomes ordinary chat messages, so the node's template renders them and its KV serves
+them like the history that other clients send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.core.conversation import KeptConversation, SaidTurn
+from roost.core.ids import ConversationKey
+from roost.core.pin import Pin
+from roost.core.request import ChatPrompt, Terms
+from roost.dialects.infer import InferAsked, missing, read_infer
+from roost.dialects.infer_errors import InferCase
+from roost.dialects.infer_reply import InferStream
+from roost.errors import Failure, RoostError, fail
+from roost.fleet import refusals
+from roost.fleet.affinity import chain
+from roost.fleet.conversation_effects import Begin, ConversationEffect, Gone, Refuse
+from roost.fleet.conversations import Conversations, ConversationSettings, conversation_key
+from roost.fleet.relay import Relay, RelaySettings
+from roost.gateway.asked import CLASS_HEADER, asked_class
+from roost.gateway.infer_outlet import InferOutlet
+from roost.gateway.scribe import StreamScribe
+from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
+from roost.gateway.turn import Turn
+
+if TYPE_CHECKING:
+    from roost.core.ids import RequestId
+    from roost.core.request import Message
+    from roost.gateway.archive import Archive
+    from roost.gateway.mind import Mind
+    from roost.gateway.routes import Call
+
+DIALECT = "infer"
+
+
+class InferSettings(msgspec.Struct, frozen=True):
+    """What is particular to this API: bodies over `body_max_bytes` are no single turn."""
+
+    conversations: ConversationSettings = ConversationSettings()
+    relay: RelaySettings = RelaySettings(sealed=True)
+    body_max_bytes: int = 1024 * 1024
+    strict: bool = False
+    legacy_503: bool = False
+    terminal_event: bool = True
+
+
+class Speech:
+    """One turn on its way: what it asks, and what was said before it once that is known."""
+
+    def __init__(self, key: ConversationKey, asked: InferAsked, turn: Turn, now: float) -> None:
+        self.key = key
+        self.asked = asked
+        self.turn = turn
+        self.arrived_s = now
+        self.past: KeptConversation | None = None
+        self.kept = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def text(self) -> str:
+        """What the client says in this turn."""
+        prompt = self.asked.request.prompt
+        assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
+        return prompt.messages[-1].content
+
+    @property
+    def pin(self) -> Pin | None:
+        """Where its KV is now; None where the turn has not run."""
+        turn = self.turn
+        if turn.dispatch is None or turn.started is None:
+            return None
+        tokens = turn.spent.prompt_tokens + turn.spent.completion_tokens
+        return Pin(turn.dispatch.node, turn.request.model, tokens)
+
+
+class Infer:
+    """Serves system 1's clients."""
+
+    def __init__(self, mind: Mind, archive: Archive, settings: InferSettings) -> None:
+        self._mind = mind
+        self._archive = archive
+        self._settings = settings
+        self.conversations = Conversations(settings.conversations)
+        self._speeches: dict[RequestId, Speech] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def infer(self, call: Call) -> None:
+        """POST /coordinator/infer."""
+        body = call.exchange.take_body()
+        try:
+            if len(body) > self._settings.body_max_bytes:
+                message = f"One turn has at most {self._settings.body_max_bytes} bytes."
+                raise fail("body_too_large", message, param="prompt")
+            asked = read_infer(body, strict=self._settings.strict)
+            if not asked.conversation:
+                raise missing("conversation_id")
+            terms = _terms(call, asked)
+            relay = self._relay(asked)
+        except RoostError as error:
+            self._mind.metrics("roost_requests_total", "rejected", DIALECT).inc()
+            call.exchange.fail(error.failure)
+            return
+        if asked.ignored:
+            names = list(asked.ignored)
+            self._mind.log.debug("fields_ignored", request=terms.request_id, fields=names)
+        self._expect(call, asked, terms, relay)
+
+    def _relay(self, asked: InferAsked) -> Relay:
+        settings = self._settings.relay
+        on_full = asked.roost.get("on_full", settings.on_full)
+        if on_full not in {"pause", "drop_oldest"}:
+            message = "'roost.on_full' must be 'pause' or 'drop_oldest'."
+            raise fail("bad_request", message, param="roost.on_full")
+        settings = msgspec.structs.replace(settings, on_full=on_full)
+        return Relay(settings, streamed=True, now=self._mind.now_s)
+
+    def _expect(self, call: Call, asked: InferAsked, terms: Terms, relay: Relay) -> None:
+        """Look after the client while its turn waits for the one before."""
+        key = conversation_key(call.tenant, asked.conversation)
+        request = terms.request_id
+
+        def case(failure: Failure) -> InferCase:
+            return self._case(speech, failure)
+
+        voice = InferStream(terminal=self._settings.terminal_event)
+        scribe = StreamScribe(InferOutlet(call.exchange, case), voice)
+        turn = Turn(asked.request, terms, relay, scribe, DIALECT)
+        turn.keeper = self
+        speech = Speech(key, asked, turn, self._mind.now_s)
+        self._speeches[request] = speech
+        call.exchange.watcher = turn
+        self._mind.expect(turn)
+        if terms.timeout_s is not None:
+            speech.timer = self._loop.call_later(terms.timeout_s, self._late, speech)
+        self._perform(self.conversations.on_turn(key, request, self._mind.now_s))
+
+    # --- the registry's effects
+
+    def _perform(self, effects: list[ConversationEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Begin(key, request):
+                    self._archive.recall(key, partial(self._begin, self._speeches[request]))
+                case Refuse(request, failure):
+                    self._speeches[request].turn.on_answer(failure)
+                case Gone(_, why):
+                    self._mind.metrics("roost_conversations_gone_total", why).inc()
+        self._count()
+        self._arm()
+
+    def _count(self) -> None:
+        counts, metrics = self.conversations.counts(), self._mind.metrics
+        metrics("roost_conversations", "active").set(counts.active)
+        metrics("roost_conversations", "idle").set(counts.idle)
+        metrics("roost_conversations", "waiting").set(counts.waiting)
+
+    def _begin(self, speech: Speech, past: KeptConversation | Failure | None) -> None:
+        """Put together what is asked with what was said, and have the coordinator decide."""
+        turn = speech.turn
+        if turn.terms.request_id not in self._speeches:
+            return
+        if isinstance(past, Failure):
+            turn.on_answer(past)
+            return
+        speech.past = past
+        if past is not None:
+            idle_s = time.time() - past.active_unix_s
+            self.conversations.on_recalled(speech.key, past.pin, idle_s)
+        messages: tuple[Message, ...] = past.messages if past is not None else ()
+        prompt = ChatPrompt((*messages, *_messages(speech.asked)))
+        turn.request = msgspec.structs.replace(turn.request, prompt=prompt)
+        turn.terms = self._terms_now(speech, prompt)
+        if speech.timer is not None:
+            # From here on the coordinator keeps the client's time.
+            speech.timer.cancel()
+        self._mind.admit(turn)
+
+    def _terms_now(self, speech: Speech, prompt: ChatPrompt) -> Terms:
+        terms, request = speech.turn.terms, speech.turn.request
+        timeout_s = terms.timeout_s
+        if timeout_s is not None:
+            timeout_s = max(0.0, timeout_s - (self._mind.now_s - speech.arrived_s))
+        return msgspec.structs.replace(
+            terms,
+            chain=chain(terms.tenant, request.model, prompt.messages),
+            timeout_s=timeout_s,
+            prompt_bytes=sum(len(message.content.encode()) for message in prompt.messages),
+            pin=self.conversations.pin(speech.key),
+        )
+
+    def _late(self, speech: Speech) -> None:
+        """Its own time has passed while it waited for the turn before."""
+        speech.turn.on_answer(refusals.deadline(speech.turn.terms.timeout_s or 0.0))
+
+    # --- from turns
+
+    def seal(self, turn: Turn) -> None:
+        """Keep a complete answer before its client hears the end."""
+        speech = self._speeches[turn.terms.request_id]
+        speech.kept = True
+        said = self._said(speech, complete=True)
+        if said is None:
+            turn.on_sealed()
+        else:
+            self._archive.note(said, turn.on_sealed)
+
+    def over(self, turn: Turn) -> None:
+        """Keep what reached the client of an answer that was cut, and let the next turn begin."""
+        speech = self._speeches.pop(turn.terms.request_id)
+        if speech.timer is not None:
+            speech.timer.cancel()
+        if not speech.kept and (said := self._said(speech, complete=False)) is not None:
+            self._archive.note(said, _nothing)
+        ended = self.conversations.on_ended(turn.terms.request_id, speech.pin, self._mind.now_s)
+        self._perform(ended)
+
+    def _said(self, speech: Speech, *, complete: bool) -> SaidTurn | None:
+        """Put down what the client asked and got; nothing where it got nothing."""
+        answered, pin = "".join(speech.turn.reached), speech.pin
+        if not answered or pin is None:
+            return None
+        tenant, name = speech.turn.terms.tenant, speech.asked.conversation
+        return SaidTurn(
+            *(speech.key, tenant, name, pin, speech.text, answered, complete), time.time()
+        )
+
+    # --- what failures mean here
+
+    def _case(self, speech: Speech, failure: Failure) -> InferCase:
+        mind, request = self._mind, speech.turn.terms.request_id
+        receipt = mind.coordinator.receipt(request, mind.now_s)
+        attempts = receipt.attempts if receipt is not None else ()
+        return InferCase(
+            request,
+            reason=self._reason(speech, failure),
+            tried=tuple(attempt.node for attempt in attempts),
+            legacy_503=self._settings.legacy_503,
+        )
+
+    def _reason(self, speech: Speech, failure: Failure) -> str:
+        """Give system 1's word where it tells apart more than the failure does."""
+        coordinator = self._mind.coordinator
+        if failure.reason == "no_nodes" and not coordinator.models():
+            return "no_workers"
+        if failure.reason == "queue_full" and coordinator.capped:
+            return "system_in_flight_decode_full"
+        if failure.reason == "context_length_exceeded" and not self._alone_too_long(speech):
+            return "session_full"
+        return ""
+
+    def _alone_too_long(self, speech: Speech) -> bool:
+        """Whether this turn would not fit without its past either, as far as can be told."""
+        past = speech.past
+        said_bytes = sum(len(m.content.encode()) for m in past.messages) if past is not None else 0
+        if past is None or not said_bytes:
+            return True
+        tokens_per_byte = past.pin.tokens / said_bytes
+        models = self._mind.coordinator.models()
+        ctx = max(offer.ctx for offer in models if offer.model == speech.turn.request.model)
+        return len(speech.text.encode()) * tokens_per_byte >= ctx
+
+    # --- time
+
+    def close(self) -> None:
+        """Stop the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        when = self.conversations.next_tick()
+        if when is None or (self._timer is not None and self._timer.when() <= when):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self.conversations.on_tick(self._mind.now_s))
+
+
+def _messages(asked: InferAsked) -> tuple[Message, ...]:
+    prompt = asked.request.prompt
+    assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
+    return prompt.messages
+
+
+def _terms(call: Call, asked: InferAsked) -> Terms:
+    """Put together under which terms a turn is served; `bad_request` for headers that are wrong."""
+    fields, roost = call.exchange.fields, asked.roost
+    return Terms(
+        request_id=call.exchange.request_id,
+        tenant=call.tenant,
+        timeout_s=asked_timeout_s(fields.get(TIMEOUT_HEADER), roost.get("timeout_ms")),
+        max_tokens=asked.request.max_tokens,
+        class_=asked_class(fields.get(CLASS_HEADER), roost.get("class"), call.principal.class_),
+        weight=call.principal.weight,
+    )
+
+
+def _nothing() -> None:
+    """A cut answer is kept, and nobody waits for it."""

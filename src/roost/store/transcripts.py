@@ -1,0 +1,195 @@
+"""SHELL: conversations in SQLite: one row for where each is, one for each of its turns.
+
+The same tables live in conversations.db and in memory. Nothing here commits: whoever calls does, so
+that turns which end together are one transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+from roost.core.conversation import ConversationView, KeptConversation, SaidTurn
+from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
+from roost.core.pin import Pin
+from roost.core.request import Message
+from roost.store.home import Home
+from roost.store.schema import BUSY_S, explained, open_file, prepare
+
+LIST_MAX = 1000
+PAGE_BYTES = 4096
+_FIRST = """
+create table conversations (
+    key blob primary key,
+    tenant text not null,
+    name text not null,
+    model text not null,
+    node text not null,
+    tokens integer not null,
+    began_unix_s real not null,
+    active_unix_s real not null
+) without rowid;
+create index conversations_by_age on conversations (active_unix_s);
+create table turns (
+    number integer primary key,
+    key blob not null references conversations (key) on delete cascade,
+    asked text not null,
+    answered text not null,
+    complete integer not null,
+    at_unix_s real not null
+);
+create index turns_by_conversation on turns (key, number);
+"""
+STEPS = (_FIRST,)
+"""What leads from each version of the schema to the next; a step once released never changes."""
+
+
+def open_disk(home: Home, max_bytes: int, busy_s: float = BUSY_S) -> sqlite3.Connection:
+    """Open conversations.db, which may grow to `max_bytes`; raises `storage_error`.
+
+    A file of its own: each commit to roost.db would have its readers look at every key again, and
+    damage to what was said must not take the keys with it.
+    """
+    path: Path = home.root / "conversations.db"
+    connection = open_file(path, home.locks / "conversations", STEPS, busy_s)
+    with explained():
+        _ready(connection)
+        connection.execute(f"pragma max_page_count = {max(1, max_bytes // PAGE_BYTES)}")
+    return connection
+
+
+def open_memory() -> sqlite3.Connection:
+    """Open the same tables in memory."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    prepare(connection, STEPS)
+    _ready(connection)
+    return connection
+
+
+def _ready(connection: sqlite3.Connection) -> None:
+    connection.execute("pragma foreign_keys = on")
+    # What is removed is overwritten: nobody finds it in the file afterwards.
+    connection.execute("pragma secure_delete = on")
+
+
+class Shelf:
+    """The conversations behind one connection; `sqlite3.Error` comes out as it is."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.text_bytes = 0
+
+    def begin(self) -> None:
+        """Open a transaction for writing; waits for other processes as long as the file says."""
+        self._connection.execute("begin immediate")
+
+    def commit(self) -> None:
+        """Make what was done since `begin` last."""
+        self._connection.execute("commit")
+
+    def rollback(self) -> None:
+        """Undo what was done since `begin`; also where SQLite has done so by itself."""
+        if self._connection.in_transaction:
+            self._connection.execute("rollback")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def note(self, turn: SaidTurn) -> None:
+        """Add a turn, and with the first one its conversation."""
+        pin = turn.pin
+        self._connection.execute(
+            "insert into conversations values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (key) do update"
+            " set model = excluded.model, node = excluded.node, tokens = excluded.tokens,"
+            " active_unix_s = excluded.active_unix_s",
+            (
+                *(turn.key, turn.tenant, turn.name, pin.model, pin.node, pin.tokens),
+                *(turn.at_unix_s, turn.at_unix_s),
+            ),
+        )
+        self._connection.execute(
+            "insert into turns (key, asked, answered, complete, at_unix_s) values (?, ?, ?, ?, ?)",
+            (turn.key, turn.asked, turn.answered, turn.complete, turn.at_unix_s),
+        )
+        self.text_bytes += len(turn.asked.encode()) + len(turn.answered.encode())
+
+    def recall(self, key: ConversationKey) -> KeptConversation | None:
+        """Return what is kept of a conversation."""
+        row = self._connection.execute(
+            "select node, model, tokens, began_unix_s, active_unix_s from conversations"
+            " where key = ?",
+            (key,),
+        ).fetchone()
+        if row is None:
+            return None
+        turns = self._connection.execute(
+            "select asked, answered from turns where key = ? order by number", (key,)
+        )
+        messages = tuple(
+            message
+            for asked, answered in turns
+            for message in (Message("user", asked), Message("assistant", answered))
+        )
+        pin = Pin(NodeId(row[0]), ModelId(row[1]), row[2])
+        return KeptConversation(pin, row[3], row[4], messages)
+
+    def forget(self, key: ConversationKey) -> bool:
+        """Remove a conversation and all its turns; False if there is none."""
+        found = self._connection.execute("delete from conversations where key = ?", (key,))
+        return found.rowcount > 0
+
+    def prune(self, before_unix_s: float) -> int:
+        """Remove the conversations that were last active before this, and return how many."""
+        found = self._connection.execute(
+            "delete from conversations where active_unix_s < ?", (before_unix_s,)
+        )
+        return found.rowcount
+
+    def shrink(self, max_bytes: int) -> int:
+        """Remove the longest idle ones until at most so much text is left; return how many."""
+        removed = 0
+        while self.text_bytes > max_bytes:
+            found = self._connection.execute(
+                "delete from conversations where key ="
+                " (select key from conversations order by active_unix_s limit 1)"
+            )
+            if not found.rowcount:
+                break
+            removed += 1
+            self.text_bytes = self._measure()
+        return removed
+
+    def turns(self) -> Iterable[SaidTurn]:
+        """Every turn of every conversation, oldest first."""
+        rows = self._connection.execute(
+            "select key, tenant, name, node, model, tokens, asked, answered, complete, at_unix_s"
+            " from turns join conversations using (key) order by number"
+        )
+        for row in rows:
+            pin = Pin(NodeId(row[3]), ModelId(row[4]), row[5])
+            key, tenant = ConversationKey(row[0]), TenantId(row[1])
+            yield SaidTurn(key, tenant, row[2], pin, row[6], row[7], bool(row[8]), row[9])
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._connection.execute("delete from conversations")
+        self.text_bytes = 0
+
+    def list(self, tenant: TenantId | None) -> tuple[tuple[ConversationKey, ConversationView], ...]:
+        """List conversations, the last active first; `tenant` None lists everybody's."""
+        rows = self._connection.execute(
+            "select key, tenant, name, model, node,"
+            " (select count(*) from turns where turns.key = conversations.key),"
+            " tokens, began_unix_s, active_unix_s from conversations"
+            " where ?1 is null or tenant = ?1 order by active_unix_s desc limit ?2",
+            (tenant, LIST_MAX),
+        )
+        return tuple((ConversationKey(row[0]), ConversationView(*row[1:])) for row in rows)
+
+    def _measure(self) -> int:
+        (size,) = self._connection.execute(
+            "select sum(length(cast(asked as blob)) + length(cast(answered as blob))) from turns"
+        ).fetchone()
+        return int(size or 0)

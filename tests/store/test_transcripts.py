@@ -1,0 +1,150 @@
+"""Conversations on disk and in memory: order, removal, limits, other versions, damage."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roost.core.conversation import SaidTurn
+from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
+from roost.core.pin import Pin
+from roost.errors import RoostError
+from roost.store.home import Home
+from roost.store.transcripts import STEPS, Shelf, open_disk, open_memory
+
+TENANT = TenantId("key:1")
+LARGE = 2**30
+
+
+def key(name: str) -> ConversationKey:
+    """A key as long as real ones."""
+    return ConversationKey(name.encode().ljust(16, b"."))
+
+
+def said(name: str, asked: str, answered: str, at_unix_s: float = 100.0) -> SaidTurn:
+    """A complete turn on node n1."""
+    pin = Pin(NodeId("n1"), ModelId("m"), len(asked))
+    return SaidTurn(key(name), TENANT, name, pin, asked, answered, True, at_unix_s)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """An empty ROOST_HOME."""
+    return Home.open(tmp_path / "home")
+
+
+@pytest.fixture(params=["disk", "memory"])
+def shelf(request: pytest.FixtureRequest, home: Home) -> Iterator[Shelf]:
+    """The same tables in both places."""
+    made = Shelf(open_disk(home, LARGE) if request.param == "disk" else open_memory())
+    yield made
+    made.close()
+
+
+def test_turns_come_back_in_order(shelf: Shelf) -> None:
+    """What was said is what is recalled, with the newest pin and both times."""
+    shelf.note(said("a", "one", "uno", 1.0))
+    shelf.note(said("b", "other", "otro", 2.0))
+    shelf.note(said("a", "two, longer", "dos", 3.0))
+    kept = shelf.recall(key("a"))
+    assert kept is not None
+    texts = [(message.role, message.content) for message in kept.messages]
+    assert texts == [
+        ("user", "one"),
+        ("assistant", "uno"),
+        ("user", "two, longer"),
+        ("assistant", "dos"),
+    ]
+    assert (kept.began_unix_s, kept.active_unix_s) == (1.0, 3.0)
+    assert kept.pin == Pin(NodeId("n1"), ModelId("m"), 11)
+    assert shelf.recall(key("nobody")) is None
+
+
+def test_forgetting_removes_every_word(home: Home) -> None:
+    """A removed conversation is gone from the table and from the bytes of the file."""
+    shelf = Shelf(open_disk(home, LARGE))
+    shelf.note(said("a", "SECRET-CANARY", "noted"))
+    assert shelf.forget(key("a"))
+    assert not shelf.forget(key("a"))
+    assert shelf.recall(key("a")) is None
+    assert list(shelf.turns()) == []
+    shelf.close()
+    assert b"SECRET-CANARY" not in (home.root / "conversations.db").read_bytes()
+
+
+def test_old_ones_are_pruned_by_their_last_turn(shelf: Shelf) -> None:
+    """Retention counts from the last turn, not from the first."""
+    shelf.note(said("old", "x", "y", 10.0))
+    shelf.note(said("lives", "x", "y", 10.0))
+    shelf.note(said("lives", "x", "y", 30.0))
+    assert shelf.prune(20.0) == 1
+    assert shelf.recall(key("old")) is None
+    assert shelf.recall(key("lives")) is not None
+
+
+def test_the_longest_idle_go_first_when_memory_is_short(shelf: Shelf) -> None:
+    """Shrinking stops as soon as the text fits, and says how many conversations it cost."""
+    for number in range(5):
+        shelf.note(said(f"c{number}", "x" * 100, "", float(number)))
+    assert shelf.shrink(250) == 3
+    assert [view.name for _, view in shelf.list(None)] == ["c4", "c3"]
+    assert shelf.shrink(250) == 0
+
+
+def test_a_tenant_lists_its_own(shelf: Shelf) -> None:
+    """The list has counts and places, no text, the last active first, and nobody else's."""
+    shelf.note(said("a", "one", "uno", 1.0))
+    shelf.note(said("b", "one", "uno", 2.0))
+    shelf.note(said("a", "two", "dos", 3.0))
+    mine = [(view.name, view.turns) for _, view in shelf.list(TENANT)]
+    assert mine == [("a", 2), ("b", 1)]
+    assert shelf.list(TenantId("key:2")) == ()
+
+
+def test_the_file_is_for_its_owner_alone(home: Home) -> None:
+    """Prompts on disk have mode 0600, and so have the files of the log."""
+    shelf = Shelf(open_disk(home, LARGE))
+    shelf.begin()
+    shelf.note(said("a", "x", "y"))
+    shelf.commit()
+    files = list(home.root.glob("conversations.db*"))
+    assert len(files) == 3
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    shelf.close()
+
+
+def test_a_newer_schema_is_refused(home: Home) -> None:
+    """A file of a newer roost is left as it is, and the message says what to do."""
+    open_disk(home, LARGE).close()
+    with sqlite3.connect(home.root / "conversations.db") as newer:
+        newer.execute(f"pragma user_version = {len(STEPS) + 1}")
+    newer.close()
+    with pytest.raises(RoostError, match=r"newer roost .*Update roost") as caught:
+        open_disk(home, LARGE)
+    assert caught.value.failure.reason == "storage_error"
+
+
+def test_a_damaged_file_is_refused(home: Home) -> None:
+    """Damage is an error at the start, not an empty memory; the file stays for whoever mends it."""
+    path = home.root / "conversations.db"
+    path.write_bytes(b"this is no database, whatever its name says" * 100)
+    before = path.read_bytes()
+    with pytest.raises(RoostError) as caught:
+        open_disk(home, LARGE)
+    assert caught.value.failure.reason == "storage_error"
+    assert str(home.root) not in caught.value.failure.message
+    assert path.read_bytes() == before
+
+
+def test_a_limit_on_the_file_is_a_full_disk(home: Home) -> None:
+    """SQLite says "full" at the limit, and what was there before stays readable."""
+    shelf = Shelf(open_disk(home, 64 * 1024))
+    shelf.note(said("a", "kept", "yes"))
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        shelf.note(said("b", "x" * 100_000, ""))
+    assert shelf.recall(key("a")) is not None
+    shelf.close()

@@ -1,0 +1,116 @@
+"""`roost serve` with SmolLM2: conversations by name, over turns, restarts and idle times."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.smollm2 import smollm2_path
+from tests.system.processes import Roost, fetch, wait
+
+pytestmark = pytest.mark.engine
+MODEL = "smollm2-135m-instruct"
+MOST = 24
+
+
+class Said(NamedTuple):
+    """A reply: its text, its last event, and the headers."""
+
+    text: str
+    last: dict[str, object]
+    headers: dict[str, str]
+
+    @property
+    def served(self) -> dict[str, object]:
+        """How it was served."""
+        roost = self.last["roost"]
+        assert isinstance(roost, dict)
+        return roost
+
+
+def say(url: str, conversation: str, prompt: str) -> Said:
+    """Say something in a conversation and read the answer to its end."""
+    parts = urlsplit(url)
+    asked = {"conversation_id": conversation, "prompt": prompt, "model": MODEL}
+    body = asked | {"max_tokens": MOST, "temperature": 0}
+    with closing(http.client.HTTPConnection(parts.netloc, timeout=60)) as connection:
+        connection.request("POST", "/coordinator/infer", json.dumps(body))
+        reply = connection.getresponse()
+        raw = reply.read().decode()
+        assert reply.status == 200, raw
+        headers = {name.lower(): value for name, value in reply.getheaders()}
+    events = [json.loads(line[6:]) for line in raw.split("\n") if line.startswith("data: ")]
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert events[-1]["finished"] is True
+    return Said("".join(event["token"] for event in events[:-1]), events[-1], headers)
+
+
+def chatted(url: str, *history: str) -> str:
+    """What the model answers to a whole history, sent by a client that keeps it by itself."""
+    roles = ("user", "assistant")
+    messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(history)]
+    body = {"model": MODEL, "messages": messages, "temperature": 0, "max_tokens": MOST}
+    with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)) as connection:
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        return str(json.loads(connection.getresponse().read())["choices"][0]["message"]["content"])
+
+
+def serve(folder: Path, number: int, *more: str) -> Roost:
+    """Run `roost serve` over one home."""
+    arguments = ("serve", str(smollm2_path()), "--port", "0", "--slots", "2", "--ctx", "2048")
+    log = folder / f"roost-{number}.log"
+    return Roost(log, *arguments, *more, home=folder / "home")
+
+
+@pytest.mark.slow
+def test_a_conversation_remembers_over_turns_and_a_restart(tmp_path: Path) -> None:
+    """Each turn sends its own text alone; the past is there, cached, and survives kill -9."""
+    turns = ["I have cats: Tom, Kit and Ada. " * 12, "Name them.", "Which is the last?", "And?"]
+    said: list[str] = []
+    with serve(tmp_path, 1) as roost:
+        roost.wait_for("runtime_ready", 60)
+        url = roost.url()
+        first, second = say(url, "pets", turns[0]), say(url, "pets", turns[1])
+        said = [turns[0], first.text, turns[1]]
+        assert second.text == chatted(url, *said)
+        assert second.text != chatted(url, turns[1])
+        assert first.served["cached_tokens"] == 0
+        assert second.served["placement"] == "warm"
+        assert int(str(second.served["cached_tokens"])) > 100
+        roost.signal(signal.SIGKILL)
+        roost.ends()
+        assert "Tom" not in roost.output
+    with serve(tmp_path, 2) as roost:
+        roost.wait_for("runtime_ready", 60)
+        url = roost.url()
+        third, fourth = say(url, "pets", turns[2]), say(url, "pets", turns[3])
+        said += [second.text, turns[2], third.text, turns[3]]
+        assert third.text == chatted(url, *said[:5])
+        assert fourth.text == chatted(url, *said)
+        assert int(str(fourth.served["cached_tokens"])) > 100
+
+
+@pytest.mark.slow
+def test_overlapping_turns_run_in_order_and_idle_ones_are_let_go(tmp_path: Path) -> None:
+    """Turns sent at once do not run at once; after the idle time the place is let go, no word."""
+    with serve(tmp_path, 1, "--conversations-idle-ttl-s", "1") as roost:
+        roost.wait_for("runtime_ready", 60)
+        url = roost.url()
+        say(url, "c", "My name is Bob. Remember it.")
+        with ThreadPoolExecutor(3) as pool:
+            said = list(pool.map(lambda n: say(url, "c", f"Count to {n}."), range(3, 6)))
+        cached = sorted(int(str(one.served["cached_tokens"])) for one in said)
+        # Each had the ones before it in its past, so each found more of it computed.
+        assert cached[0] < cached[1] < cached[2]
+        gone = 'roost_conversations_gone_total{why="idle"} 1.0'
+        wait(lambda: gone in fetch(url, "/metrics").decode(), "it is let go")
+        later = say(url, "c", "What is my name?")
+        assert int(str(later.served["cached_tokens"])) > cached[2]
