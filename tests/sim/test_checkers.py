@@ -10,7 +10,7 @@ from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
 from roost.sim.checkers import CHECKERS, check
-from roost.sim.history import History, Opened, Ownership, Rest, Run, Trace, Trouble
+from roost.sim.history import History, Opened, Ownership, Repeat, Rest, Run, Trace, Trouble
 
 A, B = NodeId("a"), NodeId("b")
 LOST = Failure("node_lost", "Lost.")
@@ -223,6 +223,46 @@ def _for_an_older(h: History, t: Trace) -> None:
     h.owners = [Ownership(A, fence, 1.0, 2.0), Ownership(A, fence, 2.0, 3.0)]
 
 
+def _under_a_key(h: History, t: Trace, at_s: float) -> Trace:
+    """Another request under the same key."""
+    other = trace("r2", at_s)
+    for one in (t, other):
+        one.tenant, one.key, one.fingerprint = "key:a", "k", b"body"
+    h.key_ttl_s, h.traces[other.request] = 10.0, other
+    return other
+
+
+def _beside_itself(h: History, t: Trace) -> None:
+    _under_a_key(h, t, t.arrived_s + 0.5)
+
+
+def _run_again(h: History, t: Trace) -> None:
+    _under_a_key(h, t, t.arrived_s + 10.5)
+
+
+def _told_of_another(h: History, t: Trace) -> None:
+    t.tenant, t.key, t.fingerprint = "key:a", "k", b"body"
+    h.repeats = [Repeat(RequestId("r9"), "key:b", "k", b"body", 9.0, t.request, t.text)]
+
+
+def _told_a_refusal(h: History, t: Trace) -> None:
+    t.key, t.fingerprint = "k", b"body"
+    t.endings, t.saw_last_event, t.text = [("client_gone", None)], False, ""
+    h.repeats = [Repeat(RequestId("r9"), "", "k", b"body", 9.0, t.request, "")]
+
+
+def _given_twice(h: History, t: Trace) -> None:
+    t.received = [(0, "aa "), (0, "aa "), (1, "bb ")]
+
+
+def _skipped(h: History, t: Trace) -> None:
+    t.received = [(0, "aa "), (2, "bb ")]
+
+
+def _short(h: History, t: Trace) -> None:
+    t.received, t.read_whole = [(0, "aa ")], True
+
+
 BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("one_ending", _no_ending),
     ("one_ending", _two_endings),
@@ -259,6 +299,13 @@ BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("one_owner", _no_newer),
     ("one_owner", _beside_a_newer),
     ("one_owner", _for_an_older),
+    ("one_run_per_key", _beside_itself),
+    ("one_run_per_key", _run_again),
+    ("repeats_get_their_own_answer", _told_of_another),
+    ("repeats_get_their_own_answer", _told_a_refusal),
+    ("returned_readers_miss_nothing", _given_twice),
+    ("returned_readers_miss_nothing", _skipped),
+    ("returned_readers_miss_nothing", _short),
 ]
 
 
@@ -274,6 +321,11 @@ def test_each_claim_can_be_broken(name: str, harm: Callable[[History, Trace], No
 def test_a_good_history_breaks_nothing() -> None:
     """The checkers are not merely severe."""
     assert check(history()) == []
+    later = trace()
+    run = history(later)
+    _under_a_key(run, later, later.arrived_s + 11.5)
+    later.received = [(0, "aa "), (-1, ""), (4, "x"), (5, "bb ")]
+    assert check(run) == []
     assert check(history(*two_turns())) == []
 
 

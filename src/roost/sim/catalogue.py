@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from roost.sim import defects, mutants
+from roost.sim import defects, forgetful, mutants
 from roost.sim.play import Parts, play
 from roost.sim.scenario import Scenario
 
@@ -263,6 +263,60 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         mutants.coordinator(defects.SeesAnOldBoard),
         "calm",
         "places_within_limits",
+    ),
+    (
+        "keys of all tenants in one",
+        forgetful.keys(forgetful.SharesKeys),
+        "keyed",
+        "repeats_get_their_own_answer",
+    ),
+    (
+        "another body under a key",
+        forgetful.keys(forgetful.TakesAnyBody),
+        "keyed",
+        "repeats_get_their_own_answer",
+    ),
+    (
+        "refusals kept under a key",
+        forgetful.keys(forgetful.KeepsRefusals),
+        "keyed",
+        "repeats_get_their_own_answer",
+    ),
+    (
+        "key of the running lost",
+        forgetful.keys(forgetful.ForgetsTheRunning),
+        "keyed",
+        "one_run_per_key",
+    ),
+    (
+        "key of the answered lost",
+        forgetful.keys(forgetful.ForgetsTheAnswered),
+        "keyed",
+        "one_run_per_key",
+    ),
+    (
+        "keys forgotten too early",
+        forgetful.keys(forgetful.ForgetsTooEarly),
+        "keyed",
+        "one_run_per_key",
+    ),
+    (
+        "reader back a step too far",
+        forgetful.log(forgetful.SkipsOne),
+        "wandering",
+        "returned_readers_miss_nothing",
+    ),
+    (
+        "reader back a step too early",
+        forgetful.log(forgetful.RepeatsOne),
+        "wandering",
+        "returned_readers_miss_nothing",
+    ),
+    (
+        "what has fallen out passed over",
+        forgetful.log(forgetful.GivesWhatThereIs),
+        "wandering",
+        "returned_readers_miss_nothing",
     ),
 ]
 

@@ -395,4 +395,19 @@ CHECKERS = (
         "A node runs a key for its newest owner alone, and every attempt is a newer one.",
         claims.one_owner,
     ),
+    Checker(
+        "one_run_per_key",
+        "Under a key nothing runs beside what runs, nor after what was answered.",
+        claims.one_run_per_key,
+    ),
+    Checker(
+        "repeats_get_their_own_answer",
+        "What comes again under a key is told of the same request, or of none.",
+        claims.repeats_get_their_own_answer,
+    ),
+    Checker(
+        "returned_readers_miss_nothing",
+        "A client that comes back has every event once, or knows which it has missed.",
+        claims.returned_readers_miss_nothing,
+    ),
 )

@@ -175,3 +175,57 @@ def one_owner(history: History) -> Iterator[str]:
             until_s = history.ended_s if older.ended_s is None else older.ended_s
             if until_s > newer.began_s + FENCED_WITHIN_S:
                 yield f"{node} ran {key} {until_s - newer.began_s:.1f} s beside a newer owner"
+
+
+def one_run_per_key(history: History) -> Iterator[str]:
+    """Under a key nothing runs beside what runs, nor after what was answered, for its time."""
+    last: dict[tuple[str, str], Trace] = {}
+    for trace in sorted(history.traces.values(), key=lambda one: one.arrived_s):
+        if not trace.key:
+            continue
+        before = last.get((trace.tenant, trace.key))
+        last[trace.tenant, trace.key] = trace
+        if before is None:
+            continue
+        if before.over_s is None or before.over_s > trace.arrived_s:
+            yield f"{trace.request} ran under {trace.key} while {before.request} did"
+        elif _told(before) and trace.arrived_s < before.over_s + history.key_ttl_s:
+            yield f"{trace.request} ran under {trace.key}, which {before.request} had answered"
+
+
+def repeats_get_their_own_answer(history: History) -> Iterator[str]:
+    """What comes again is told of the same request of the same tenant, and of nothing else."""
+    for repeat in history.repeats:
+        if repeat.twin is None:
+            continue
+        twin = history.traces[repeat.twin]
+        same = (twin.tenant, twin.key, twin.fingerprint)
+        if same != (repeat.tenant, repeat.key, repeat.fingerprint):
+            yield f"{repeat.request} was told of {twin.request}, which is another request"
+        elif repeat.answer is None:
+            continue
+        elif not _told(twin) or repeat.answer != twin.text:
+            yield f"{repeat.request} was given {repeat.answer!r} as the answer of {twin.request}"
+
+
+def _told(trace: Trace) -> bool:
+    """Whether its client was told an ending that stands: the whole answer, or how it was cut."""
+    kind = trace.endings[0][0] if trace.endings else ""
+    return kind == "complete" or (kind == "broken" and bool(trace.text))
+
+
+def returned_readers_miss_nothing(history: History) -> Iterator[str]:
+    """Who comes back has every event once and in order, or was told where some are missing."""
+    for trace in history.traces.values():
+        if trace.received is None:
+            continue
+        expected: int | None = 0
+        for number, _ in trace.received:
+            if number >= 0 and expected is not None and number != expected:
+                yield f"{trace.request} was given event {number} and not {expected}"
+                break
+            expected = number + 1 if number >= 0 else None
+        text = "".join(piece for _, piece in trace.received)
+        told_of_gaps = any(number < 0 for number, _ in trace.received)
+        if trace.read_whole and not told_of_gaps and text != trace.text:
+            yield f"{trace.request} read {text!r} to its end, of {trace.text!r}"

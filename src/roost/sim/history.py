@@ -73,6 +73,26 @@ class Trace:
     tenant: str = ""
     class_: str = "interactive"
     cancelled_s: float | None = None
+    key: str = ""
+    fingerprint: bytes = b""
+    received: list[tuple[int, str]] | None = None
+    read_whole: bool = False
+
+
+@dataclass(slots=True)
+class Repeat:
+    """A request under a key that did not run: `twin` is whose it was, `answer` what it was given.
+
+    Both are None where it was refused because the key stands for something else.
+    """
+
+    request: RequestId
+    tenant: str
+    key: str
+    fingerprint: bytes
+    at_s: float
+    twin: RequestId | None = None
+    answer: str | None = None
 
 
 @dataclass(slots=True)
@@ -138,6 +158,8 @@ class History:
     class_one_in: int = 8
     redispatch_per_node: int = 2
     traces: dict[RequestId, Trace] = field(default_factory=dict)
+    key_ttl_s: float = 0.0
+    repeats: list[Repeat] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     owners: list[Ownership] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)

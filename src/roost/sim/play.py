@@ -24,7 +24,7 @@ from roost.sim.lines import FrontParts
 from roost.sim.network import Network
 from roost.sim.scenario import Scenario
 from roost.sim.worker import Worker, WorkerSpec
-from roost.sim.workload import Workload
+from roost.sim.workload import ClientParts, Workload
 from roost.sim.world import World
 
 
@@ -43,6 +43,7 @@ class Parts(msgspec.Struct, frozen=True):
     relay: Callable[[RelaySettings, bool, float], Relay] = _relay
     agent: Callable[[AgentSettings, Sequence[ModelOffer]], Agent] = _agent
     front: Callable[[World, FrontParts, Ledger], Front] = Front
+    clients: ClientParts = ClientParts()
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ class Stage:
             )
             for spec in _specs(scenario)
         }
-        self.workload = Workload(scenario, self.world, self.front, self.ledger)
+        self.workload = Workload(scenario, self.world, self.front, self.ledger, parts.clients)
         self.faults = Faults(
             scenario, self.world, self.network, self.front, self.workers, self.history
         )
@@ -173,6 +174,7 @@ def _history(scenario: Scenario) -> History:
         max_decodes_per_node=fleet.max_decodes_per_node,
         class_one_in=fleet.class_one_in,
         redispatch_per_node=fleet.redispatch_per_node,
+        key_ttl_s=scenario.idempotency.ttl_s,
     )
 
 

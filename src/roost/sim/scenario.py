@@ -6,8 +6,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
+from roost.fleet.stream_log import ReattachSettings
 from roost.sim.costs import Costs, Distances
 
 Span: TypeAlias = tuple[float, float]
@@ -54,6 +56,11 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ten times the usual answer. One more tenant begins `flood_per_s` conversations of one turn in
     the time `flood_s`. `agent` and `bulk` are shares of conversations of these classes.
     `cancel` is the share of requests that are cancelled by their id, like `vanish`.
+    `keyed` is the share of requests with one of `keys` keys, which all tenants use; each is sent
+    again `again` times, after `again_s`, a share of `changed` with another body and of `strangers`
+    by another tenant.
+    `wander` is the share of streams whose clients lose their connection after each `wander_s` and
+    come back after `away_s`.
     """
 
     rate_per_s: float = 1.2
@@ -78,6 +85,15 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: float = 0.0
     bulk: float = 0.0
     cancel: float = 0.0
+    keyed: float = 0.0
+    keys: int = 10
+    again: Count = (0, 3)
+    again_s: Span = (0.0, 10.0)
+    changed: float = 0.0
+    strangers: float = 0.0
+    wander: float = 0.0
+    wander_s: Span = (0.0, 3.0)
+    away_s: Span = (0.0, 3.0)
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +117,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: Distances = Distances()
     fleet: FleetSettings = FleetSettings()
     relay: RelaySettings = RelaySettings()
+    idempotency: IdempotencySettings = IdempotencySettings()
+    reattach: ReattachSettings = ReattachSettings()
     settle_s: float = 150.0
 
     @property

@@ -2,109 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.core.events import Delta, StreamEvent
 from roost.core.ids import ModelId, RequestId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Message, ServiceClass, Terms
 from roost.fleet.affinity import chain
+from roost.fleet.idempotency import Claim, Idempotency, IdempotencySettings
+from roost.fleet.stream_log import StreamLog
+from roost.sim import repeats, wanderers
+from roost.sim.clients import Client, Manners
 from roost.sim.compute import answer_of
 from roost.sim.front import Front
 from roost.sim.history import Trace
 from roost.sim.ledger import Ledger
+from roost.sim.lines import Reader
 from roost.sim.scenario import Scenario
 from roost.sim.world import World
 
 if TYPE_CHECKING:
     from random import Random
 
-_SOCKET_S = 0.0005
+
+class ClientParts(msgspec.Struct, frozen=True):
+    """What stands between clients and the gateway; tests put defective parts in."""
+
+    keys: Callable[[IdempotencySettings], Idempotency] = Idempotency
+    log: wanderers.Logs = StreamLog
+
+
 FLOOD = TenantId("key:flood")
 
 
-class Manners(msgspec.Struct, frozen=True):
-    """How a client behaves in one turn: None means that it does not do this at all.
+class Asked(msgspec.Struct, frozen=True):
+    """A request on its way, how its client behaves, and what follows its end."""
 
-    `chars_per_s` is how fast it reads, `stuck_after` after how many writes it stops reading,
-    `vanish_s` and `vanish_after` when it hangs up: after a time, or after so many writes;
-    `cancel_s` when it asks for its request to be stopped and waits for the answer to that.
-    """
-
-    streamed: bool = True
-    chars_per_s: float | None = None
-    stuck_after: int | None = None
-    vanish_s: float | None = None
-    vanish_after: int | None = None
-    cancel_s: float | None = None
-    timeout_s: float | None = None
-
-
-class Client:
-    """One turn's connection."""
-
-    def __init__(self, world: World, front: Front, request: RequestId, manners: Manners) -> None:
-        self._world = world
-        self._front = front
-        self._request = request
-        self._manners = manners
-        self._takes = 0
-        self._gone = False
-        self.on_ended: Callable[[], None] = _nothing
-        if manners.vanish_s is not None:
-            world.at(manners.vanish_s, self._vanish)
-        if manners.cancel_s is not None:
-            world.at(manners.cancel_s, self._cancel)
-
-    def take(self, events: Sequence[StreamEvent], written: Callable[[], None]) -> None:
-        """Receive these, at this client's own speed."""
-        self._receive(sum(len(e.text) for e in events if isinstance(e, Delta)), written)
-
-    def comment(self, written: Callable[[], None]) -> None:
-        """Receive a sign of life."""
-        self._receive(1, written)
-
-    def ended(self) -> None:
-        """The gateway is done with this turn."""
-        self._gone = True
-        self.on_ended()
-
-    def _receive(self, chars: int, written: Callable[[], None]) -> None:
-        manners = self._manners
-        self._takes += 1
-        if manners.vanish_after is not None and self._takes > manners.vanish_after:
-            self._vanish()
-        if self._gone or (manners.stuck_after is not None and self._takes > manners.stuck_after):
-            return
-        slowly_s = chars / manners.chars_per_s if manners.chars_per_s is not None else 0.0
-        self._world.at(_SOCKET_S + slowly_s, written)
-
-    def _vanish(self) -> None:
-        if not self._gone:
-            self._gone = True
-            self._world.at(_SOCKET_S, self._hang_up)
-
-    def _cancel(self) -> None:
-        if not self._gone:
-            self._front.process.do(lambda: self._front.cancel(self._request))
-
-    def _hang_up(self) -> None:
-        self._front.process.do(lambda: self._front.hang_up(self._request))
+    trace: Trace
+    request: GenerateRequest
+    terms: Terms
+    messages: tuple[Message, ...]
+    manners: Manners
+    ended: Callable[[], None]
 
 
 class Workload:
-    """All clients of one run."""
+    """All clients of one run, and what stands between them and the gateway: keys and logs."""
 
-    def __init__(self, scenario: Scenario, world: World, front: Front, ledger: Ledger) -> None:
+    def __init__(
+        self, scenario: Scenario, world: World, front: Front, ledger: Ledger, parts: ClientParts
+    ) -> None:
         self._traffic = scenario.traffic
         self._models = scenario.models
         self._duration_s = scenario.duration_s
         self._world = world
         self._front = front
         self._ledger = ledger
+        self._repeats = repeats.Repeats(world, ledger.history, parts.keys(scenario.idempotency))
+        self._logs, self._reattach = parts.log, scenario.reattach
         # Each conversation has dice of its own: what one does moves nothing in another one, so two
         # policies see the same traffic.
         self._dice = world.dice("workload")
@@ -227,26 +184,69 @@ class Workload:
         oracle = tuple(answer_of(request))
         trace = Trace(rid, request.model, talk.turn, self._world.now, oracle)
         trace.tenant, trace.class_ = talk.tenant, talk.class_
-        client = Client(self._world, self._front, rid, manners)
-        client.on_ended = lambda: talk.answered(trace)
-        self._front.process.do(
-            lambda: self._ask(trace, request, terms, client, streamed=manners.streamed)
-        )
+        asked = Asked(trace, request, terms, messages, manners, lambda: talk.answered(trace))
+        keyed = repeats.plan(self._traffic, talk.dice)
+        claim = None
+        if keyed is not None:
+            claim = repeats.claim_of(keyed, talk.tenant, rid, rid)
+            for after_s, how in keyed.again:
+                self.thinking += 1
+                self._world.at(after_s, partial(self._again, asked, keyed, how))
+        self._front.process.do(lambda: self._ask(asked, claim, talk.dice))
         return trace
 
-    def _ask(
-        self,
-        trace: Trace,
-        request: GenerateRequest,
-        terms: Terms,
-        client: Client,
-        *,
-        streamed: bool,
-    ) -> None:
+    def _again(self, asked: Asked, keyed: repeats.Plan, how: repeats.How) -> None:
+        """Send the same request again, or something else under the same key."""
+        self.thinking -= 1
+        self._requests += 1
+        first, rid = asked.trace, RequestId(f"r{self._requests}")
+        tenant = TenantId("key:stranger") if how == "stranger" else asked.terms.tenant
+        trace = Trace(rid, first.model, 1, self._world.now, first.oracle)
+        trace.tenant, trace.class_ = tenant, first.class_
+        body = RequestId(f"{first.request} changed") if how == "changed" else first.request
+        claim = repeats.claim_of(keyed, tenant, body, rid)
+        hashes = chain(tenant, asked.request.model, asked.messages)
+        terms = msgspec.structs.replace(
+            asked.terms, request_id=rid, tenant=tenant, chain=hashes, timeout_s=None
+        )
+        twin = msgspec.structs.replace(
+            asked, trace=trace, terms=terms, manners=Manners(), ended=_nothing
+        )
+        self._front.process.do(lambda: self._ask(twin, claim, None))
+
+    def _ask(self, asked: Asked, claim: Claim | None, dice: Random | None) -> None:
+        trace, terms = asked.trace, asked.terms
+        if claim is not None and not self._repeats.admits(claim, trace):
+            return
         trace.arrived_s = self._world.now
         self._ledger.arrived(trace)
         self._world.log(f"ask {trace.request} {trace.model} turn {trace.turn}")
-        self._front.ask(request, terms, client, streamed=streamed)
+        reader = self._reader(asked, claim, dice)
+        self._front.ask(asked.request, terms, reader, streamed=asked.manners.streamed)
+
+    def _reader(self, asked: Asked, claim: Claim | None, dice: Random | None) -> Reader:
+        """The connection of a request; what its end brings about."""
+        trace, world, front = asked.trace, self._world, self._front
+
+        def ended() -> None:
+            if claim is not None:
+                self._repeats.ended(claim, trace)
+            asked.ended()
+
+        travels = (
+            wanderers.journey(self._traffic, dice) if dice and asked.manners.streamed else None
+        )
+        if travels is None:
+            client = Client(world, front, trace.request, asked.manners)
+            client.on_ended = ended
+            return client
+        limits = self._reattach
+        reel = wanderers.Reel(
+            world, front, trace.request, self._logs(limits.max_s, limits.log_bytes)
+        )
+        reel.on_ended = ended
+        wanderers.Wanderer(world, front, trace, reel).travel(travels)
+        return reel
 
 
 class Conversation:
