@@ -1,4 +1,4 @@
-"""MACHINE: defective memories: of keys and what was told, of streams and their readers."""
+"""WIRING: defective memories: of keys and what was told, of streams and their readers."""
 
 from __future__ import annotations
 
