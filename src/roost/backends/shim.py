@@ -45,7 +45,7 @@ class Log:
             self._size += os.write(self._fd, data)
 
 
-def _pdeathsig() -> Callable[[], object] | None:
+def parent_death_call() -> Callable[[], object] | None:
     """Give the call that makes the kernel kill the caller with its parent, where there is one.
 
     It fires when the thread that forked ends; this process has one thread, so that is its own end.
@@ -57,7 +57,7 @@ def _pdeathsig() -> Callable[[], object] | None:
 
 
 def _spawn(argv: list[str], output: int) -> int:
-    die_with_parent = _pdeathsig()
+    die_with_parent = parent_death_call()
     pid = os.fork()
     if pid:
         return pid

@@ -31,6 +31,7 @@ from roost.bench.processes import (
     LOAD_CORE,
     cpu_s,
     end,
+    ends_by_term,
     first_line,
     pinned,
     python,
@@ -202,6 +203,7 @@ def run(options: argparse.Namespace) -> list[report.Bar]:
 def main() -> int:
     """Run the benchmark; the goals come last."""
     options = parse()
+    ends_by_term()
     bars = run(options)
     for bar in bars:
         say(

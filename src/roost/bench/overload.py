@@ -11,6 +11,7 @@ import argparse
 import random
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from time import process_time
 
@@ -28,8 +29,9 @@ from roost.bench.drills.report import (
     quantile,
     table,
 )
-from roost.bench.drills.stage import Running, Stage
+from roost.bench.drills.stage import Running, Stage, on_stage
 from roost.bench.numbers import calibration
+from roost.bench.processes import ends_by_term
 from roost.gateway.loop import run
 
 SLOTS, QUEUE = 4, 16
@@ -38,6 +40,7 @@ LEVELS = (1.0, 2.0, 5.0, 10.0)
 GOODPUT_BAR, REFUSAL_BAR_MS, RECOVERY_BAR = 0.85, 5.0, 0.98
 CALM, STORM = 0.7, 10.0
 RECOVER_S = 5.0
+BOUND_S = 900.0
 WARM_SHARE = 0.2
 
 
@@ -129,7 +132,7 @@ async def measure(stage: Stage, times: Times) -> Report:
     """Measure capacity, then every level, then the storm and what comes after."""
     flags = ("--slots", str(SLOTS), "--queue-length", str(QUEUE))
     server = stage.serve("server", *flags)
-    await server.listens()
+    await server.serves()
     load = Load(stage, server)
     await load.capacity(0.3)
     capacity = await load.capacity(times.level_s)
@@ -197,8 +200,7 @@ def _report(capacity: float, levels: list[Level], curve: list[float], held: int)
 
 async def play(times: Times) -> Report:
     """Measure on a stage of its own."""
-    with Stage() as stage:
-        return await measure(stage, times)
+    return await on_stage(partial(measure, times=times), BOUND_S)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -209,6 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="also write the report to this file")
     options = parser.parse_args(arguments)
     times = SHORT if options.short else Times(storm_s=options.storm_s)
+    ends_by_term()
     report = run(play(times))
     sys.stdout.write(report.text() + "\n")
     if options.json:

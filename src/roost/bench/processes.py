@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+
+from roost.backends.shim import parent_death_call
 
 GATEWAY_CORE, LOAD_CORE = 0, 1
 
@@ -19,7 +23,7 @@ GATEWAY_CORE, LOAD_CORE = 0, 1
 def pinned(
     command: Sequence[str], core: int, *, log: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a command on one core, in a process group of its own."""
+    """Start a command on one core, in a process group of its own; it ends with this process."""
     cores = {core % (os.cpu_count() or 1)}
     out = log.open("wb") if log is not None else subprocess.PIPE
     return subprocess.Popen(
@@ -28,14 +32,21 @@ def pinned(
         stdout=out,
         stderr=subprocess.STDOUT if log is not None else None,
         start_new_session=True,
-        preexec_fn=lambda: _pin(cores),  # noqa: PLW1509 - one thread here
+        preexec_fn=partial(_prepare, cores, parent_death_call()),  # noqa: PLW1509 - one thread
     )
 
 
-def _pin(cores: set[int]) -> None:
+def _prepare(cores: set[int], die_with_parent: Callable[[], object] | None) -> None:
     """Stay on these cores; where that cannot be said, the figures are only rougher."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
+    if die_with_parent is not None:
+        die_with_parent()
+
+
+def ends_by_term() -> None:
+    """Let TERM end this process in order: what it has started ends with it."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
 
 
 def first_line(process: subprocess.Popen[bytes], wait_s: float) -> str:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
+from functools import partial
 from pathlib import Path
 from time import process_time
-from typing import TypeAlias
+from typing import Protocol
 
 import msgspec
 
 from roost.bench.drills import aborts, deaths, failover, slow_client, sweep, ties, unequal
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Report
-from roost.bench.drills.stage import Stage
+from roost.bench.drills.stage import Stage, on_stage
 from roost.bench.numbers import calibration
+from roost.bench.processes import ends_by_term
 from roost.gateway.loop import run
 
-Drill: TypeAlias = Callable[[Stage, Plan], Awaitable[Report]]
+
+class Drill(Protocol):
+    """Does something on a stage, and says what came of it."""
+
+    def __call__(self, stage: Stage, plan: Plan) -> Awaitable[Report]:
+        """Do it."""
+        ...
+
+
 DRILLS: dict[str, Drill] = {
     "sweep-one": sweep.one_server,
     "sweep-three": sweep.three_servers,
@@ -37,8 +47,7 @@ REAL: dict[str, Drill] = {"sweep-one": sweep.one_server, "deaths": deaths.nodes}
 
 async def play(drill: Drill, plan: Plan, real: Path | None = None) -> Report:
     """Run one drill on a stage of its own."""
-    with Stage(real) as stage:
-        return await drill(stage, plan)
+    return await on_stage(partial(drill, plan=plan), plan.bound_s, real)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = REAL if options.real else DRILLS
     if wrong := set(options.names) - set(known):
         parser.error(f"no such drill: {', '.join(sorted(wrong))}")
+    ends_by_term()
     sys.stdout.write(f"calibration loop {calibration(process_time):.1f} ms\n")
     reports = []
     for name in options.names or known:

@@ -97,7 +97,7 @@ def _answering(node: Node) -> int:
 
 def runtime_of(node: Running) -> int:
     """Find the process of a node that computes: the one with most memory among its children."""
-    _, *children = family(node.process.pid)
+    _shim, _node, *children = family(node.process.pid)
     return max(children, key=_resident_pages)
 
 

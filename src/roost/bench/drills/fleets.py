@@ -47,7 +47,7 @@ class Fleet:
             words[words.index("--port") + 1] = str(old.port)
         self.members[name] = new = self.stage.run(words, old.home.name)
         if self.kind == "servers":
-            await new.listens()
+            await new.serves()
 
     async def all_alive(self) -> FleetView:
         """Wait until the gateway counts on every member."""
@@ -109,7 +109,7 @@ async def servers(
     """Start servers and a stateless gateway before them."""
     started = stage.serve_all("server", count, server_flags)
     for server in started:
-        await server.listens()
+        await server.serves()
     fleet = await before(stage, started, gateway_flags)
     await fleet.all_alive()
     return fleet

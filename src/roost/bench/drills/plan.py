@@ -13,3 +13,8 @@ class Plan(msgspec.Struct, frozen=True):
     def pick(self, *, short: float, full: float) -> float:
         """Return the one that this plan is for."""
         return short if self.short else full
+
+    @property
+    def bound_s(self) -> float:
+        """How long a drill may take at all; several times what it does take."""
+        return self.pick(short=90.0, full=1800.0)

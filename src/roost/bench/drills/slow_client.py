@@ -31,7 +31,7 @@ reports come once a second."""
 async def served(stage: Stage, plan: Plan) -> Report:
     """Stuck clients of `roost serve`."""
     server = stage.serve("server", "--slots", str(SLOTS), *FLAGS)
-    await server.listens()
+    await server.serves()
     return await _drill(stage, server, plan, "roost serve")
 
 

@@ -1,4 +1,7 @@
-"""SHELL: the `roost` processes of a drill: started, listened to, killed; nothing is left behind."""
+"""SHELL: the `roost` processes of a drill: started, listened to, killed; nothing is left behind.
+
+They run under the shim of the runtimes, and so end with this process however that ends.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,24 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
 
+from roost.backends.child import LOG_MAX_BYTES, SHIM
+from roost.bench.drills.report import Check, Report
 from roost.bench.drills.tiny_model import NAME, tiny_model
 from roost.bench.processes import end
 from roost.store.home import Home
 from roost.store.models import ModelStore
 
 START_S = 60.0
+HELD_S = 10.0
 LISTENS = r"roost listens on http://127\.0\.0\.1:(\d+)"
 
 
@@ -89,21 +96,30 @@ class FleetView(msgspec.Struct, frozen=True):
 
 
 class Running:
-    """One process; its output is in a file."""
+    """One process under its shim; its output is in a file."""
 
     def __init__(self, words: Sequence[str], home: Path, log: Path) -> None:
         self.words = words
         self.home = home
         self.port = 0
         self._log = log
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        log.touch()
+        reader, self._lifetime_fd = os.pipe()
+        shim = (sys.executable, "-S", "-E", "-I", SHIM, str(reader), str(log), str(LOG_MAX_BYTES))
+        self.process = subprocess.Popen(
+            [*shim, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(reader,),
+            start_new_session=True,
+        )
+        os.close(reader)
+
+    @property
+    def name(self) -> str:
+        """What it is, in the words that started it."""
+        return f"{self.home.name} ({' '.join(self.words[3:5])})"
 
     @property
     def output(self) -> str:
@@ -127,10 +143,31 @@ class Running:
         self.port = int((await self.says(LISTENS))[1])
         return self.port
 
+    async def serves(self) -> int:
+        """Wait until it listens and takes work, and return its port."""
+        await self.listens()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_S
+        while not await asyncio.to_thread(_ready, self.port):
+            if loop.time() > deadline:
+                raise TimeoutError(f"within {START_S:g} s: {self.name} is ready\n{self.output}")
+            await asyncio.sleep(0.02)
+        return self.port
+
     def kill(self) -> None:
         """End it as the kernel does when memory is short: at once, without a word."""
-        os.kill(self.process.pid, signal.SIGKILL)
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+    def end(self) -> None:
+        """End it, wait for that, and let go of its lifetime."""
+        end(self.process)
+        os.close(self._lifetime_fd)
+
+    @property
+    def asked(self) -> bool:
+        """Whether it lives and can be asked how its fleet stands."""
+        return self.port > 0 and self.process.poll() is None
 
     async def view(self) -> FleetView:
         """Ask it how its fleet stands."""
@@ -140,9 +177,13 @@ class Running:
         """GET a path of it."""
         return await asyncio.to_thread(_get, f"http://127.0.0.1:{self.port}{path}")
 
-    async def quiet(self) -> None:
+    async def quiet(self, within_s: float = 30.0) -> None:
         """Wait until nothing waits or runs; nodes may have yet to report that slots are free."""
-        while (await self.view()).owed:  # noqa: ASYNC110 - another process has no event to await
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within_s
+        while (view := await self.view()).owed:
+            if loop.time() > deadline:
+                raise TimeoutError(f"within {within_s:g} s: nothing waits or runs; {view}")
             await asyncio.sleep(0.02)
 
     async def settled(self, within_s: float = 15.0) -> FleetView:
@@ -171,6 +212,7 @@ class Stage:
         if real is None:
             self._file.write_bytes(tiny_model())
         self._running: list[Running] = []
+        self._beside: list[Stage] = []
 
     def __enter__(self) -> Self:
         return self
@@ -181,11 +223,28 @@ class Stage:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        for stage in self._beside:
+            stage.__exit__(kind, error, at)
         for running in self._running:
             running.process.send_signal(signal.SIGINT)
         for running in self._running:
-            end(running.process)
+            running.end()
         self._folder.cleanup()
+
+    def beside(self) -> Stage:
+        """Return another stage, for a second fleet at the same time; it ends with this one."""
+        self._beside.append(Stage(self.real))
+        return self._beside[-1]
+
+    async def held(self, within_s: float) -> dict[str, str]:
+        """Wait until nobody holds anything at any gateway, and return who does all the same."""
+        found: dict[str, str] = {}
+        for stage in self._beside:
+            found |= await stage.held(within_s)
+        for running in self._running:
+            if running.asked and (view := await running.settled(within_s)).held:
+                found[running.name] = str(view)
+        return found
 
     def home(self, name: str) -> Path:
         """Return a ROOST_HOME of this name with the model installed."""
@@ -220,9 +279,40 @@ class Stage:
         return ("--ctx", "2048") if self.real else ("--backend", "scripted", "--ctx", "32768")
 
 
+async def on_stage(
+    action: Callable[[Stage], Awaitable[Report]],
+    bound_s: float,
+    real: Path | None = None,
+    settle_s: float = HELD_S,
+) -> Report:
+    """Let something happen on a stage of its own, within a time; nobody may hold anything then.
+
+    What ends a moment later than the drill has `settle_s` for it.
+    """
+    with Stage(real) as stage:
+        try:
+            async with asyncio.timeout(bound_s):
+                report = await action(stage)
+        except TimeoutError as error:
+            what = str(error) or f"within {bound_s:g} s: it ends"
+            raise TimeoutError(f"{what}; still held: {await stage.held(0) or 'nothing'}") from error
+        held = await stage.held(settle_s)
+    seen = str(held) if held else "nothing"
+    checks = (*report.checks, Check("held by no gateway at the end", not held, seen))
+    return msgspec.structs.replace(report, checks=checks)
+
+
 def _get(url: str) -> bytes:
     with urllib.request.urlopen(url, timeout=10) as reply:  # noqa: S310 - a loopback address
         return bytes(reply.read())
+
+
+def _ready(port: int) -> bool:
+    try:
+        return bool(_get(f"http://127.0.0.1:{port}/ready"))
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        return False
 
 
 async def until(look: Callable[[], Found | None], what: str, within_s: float) -> Found:

@@ -55,7 +55,7 @@ async def _sweep(stage: Stage, plan: Plan, count: int) -> Report:
     """Sweep both ways at once when scripted, one after the other where they would share cores."""
     on, off = stage.serve_all("on", count, FLAGS), stage.serve_all("off", count, FLAGS)
     for server in (*on, *off):
-        await server.listens()
+        await server.serves()
     gateways = [await _before(stage, on, LIMIT), await _before(stage, off, OFF)]
     capacity = count * LIMIT * 1000 / (PIECES * GAP_MS)
     if stage.real:

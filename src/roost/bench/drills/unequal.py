@@ -23,10 +23,9 @@ POLICIES = ("predicted", "least_inflight")
 
 async def nodes(stage: Stage, plan: Plan) -> Report:
     """Serve the same arrivals with each policy, in fleets of their own."""
-    with Stage() as second:
-        stages = (stage, second)
-        runs = [_run(at, policy, plan) for at, policy in zip(stages, POLICIES, strict=True)]
-        answered = dict(zip(POLICIES, await asyncio.gather(*runs), strict=True))
+    stages = (stage, stage.beside())
+    runs = [_run(at, policy, plan) for at, policy in zip(stages, POLICIES, strict=True)]
+    answered = dict(zip(POLICIES, await asyncio.gather(*runs), strict=True))
     rows: list[list[str]] = []
     ratios: dict[str, float] = {}
     p50s: dict[str, float] = {}
