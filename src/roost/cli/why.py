@@ -44,7 +44,9 @@ def main(arguments: list[str]) -> int:
 def summary(receipt: Mapping[str, object]) -> str:
     """Say what became of a request, in one line."""
     queued, total = _seconds(receipt["queued_s"]), _seconds(receipt["total_s"])
-    said = f"{receipt['outcome']}: {receipt['model']}, {total} in all, {queued} in the queue"
+    outcome, ending = receipt["outcome"], receipt.get("ending")
+    told = f" ({ending})" if ending not in {None, outcome} else ""
+    said = f"{outcome}{told}: {receipt['model']}, {total} in all, {queued} in the queue"
     stopped = receipt.get("stopped")
     if isinstance(stopped, dict):
         said += f", stopped by {stopped['by']}, its place free after {_seconds(stopped['free_s'])}"

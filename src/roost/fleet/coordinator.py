@@ -25,6 +25,7 @@ from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Effect, Report
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.receipts import Receipt, receipt_of
+from roost.fleet.relay import Outcome
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
 from roost.fleet.views import NodeView, QueueView, Statistics
@@ -204,6 +205,10 @@ class Coordinator:
             call.dropped += pieces
         else:
             self._books.receipts.overflowed(request, pieces)
+
+    def on_departed(self, request: RequestId, ending: Outcome) -> None:
+        """How a request ended for its client; for the receipt, which is kept by then."""
+        self._books.receipts.departed(request, ending)
 
     def on_client_gone(self, request: RequestId, now: float) -> list[Effect]:
         """Nobody reads the answer any more: stop it wherever it is. Not an error after the end."""

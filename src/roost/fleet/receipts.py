@@ -13,6 +13,7 @@ import msgspec
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import ServiceClass
 from roost.fleet.calls import Attempt, Call, Stopped
+from roost.fleet.relay import Outcome
 from roost.fleet.settings import FleetSettings
 
 RANKED = 5
@@ -49,6 +50,8 @@ class Receipt(msgspec.Struct, frozen=True):
     """One request: `outcome` is `running`, `waiting`, `complete`, `client_gone` or a reason.
 
     It is `buffer_overflow` where the answer is complete but for `dropped` pieces of it.
+    `ending` is how it ended for its client, None before that: an answer that was complete on its
+    node may still meet a client that has left, or does not read.
     """
 
     request: RequestId
@@ -63,6 +66,7 @@ class Receipt(msgspec.Struct, frozen=True):
     attempts: tuple[AttemptView, ...]
     stopped: Stopped | None = None
     dropped: int = 0
+    ending: Outcome | None = None
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -109,6 +113,13 @@ class Receipts:
             outcome = outcome_of(kept.receipt.outcome, pieces)
             dropped = kept.receipt.dropped + pieces
             receipt = msgspec.structs.replace(kept.receipt, outcome=outcome, dropped=dropped)
+            self._kept[request] = msgspec.structs.replace(kept, receipt=receipt)
+
+    def departed(self, request: RequestId, ending: Outcome) -> None:
+        """A request that has ended here has ended for its client too, and how."""
+        kept = self._kept.get(request)
+        if kept is not None:
+            receipt = msgspec.structs.replace(kept.receipt, ending=ending)
             self._kept[request] = msgspec.structs.replace(kept, receipt=receipt)
 
     def get(self, request: RequestId, now: float) -> Receipt | None:

@@ -67,7 +67,10 @@ class Mind:
 
     def depart(self, turn: Turn) -> None:
         """Forget a request whose last byte has been written, or whose client is gone."""
-        del self.turns[turn.terms.request_id]
+        request, ending = turn.terms.request_id, turn.relay.outcome
+        del self.turns[request]
+        if ending is not None:
+            self.coordinator.on_departed(request, ending)
         accounts.close(turn, self.metrics, self.log, self.now_s)
 
     def started(self, turn: Turn, event: Started) -> None:
