@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from roost.core.ids import NodeId
 from roost.fleet.effects import Placement
-from roost.fleet.field import FAR, Candidate
+from roost.fleet.field import Candidate
 from roost.fleet.routing import ALIKE, HOME_FACTOR, HOME_MARGIN_S, Dice, obstacle, surely_too_long
 from roost.fleet.scoring import LOAD_BOUND, Ask, rank
 from roost.fleet.settings import Policy
@@ -109,10 +109,10 @@ def _random(_ask: Ask, free: Sequence[Candidate]) -> list[float]:
 def _affinity(ask: Ask, free: Sequence[Candidate]) -> list[float]:
     if not ask.beginning:
         return _inflight(ask, free)
+    beginning = int.from_bytes(ask.beginning[:8], "big")
     bound = LOAD_BOUND * (sum(one.in_flight for one in free) + 1) / len(free)
     return [
-        rank(ask.beginning, one.salt) if one.in_flight < bound else FAR + one.in_flight
-        for one in free
+        rank(beginning, one.salt) if one.in_flight < bound else 1e9 + one.in_flight for one in free
     ]
 
 

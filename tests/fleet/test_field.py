@@ -65,7 +65,7 @@ def asks(draw: st.DrawFn) -> Ask:
         answer_tokens=draw(st.integers(1, 300)),
         least_tokens=draw(st.sampled_from((0, 0, 90, 200, 5000))),
         prompt_bytes=draw(st.sampled_from((0, 500, 20_000))),
-        beginning=draw(st.sampled_from((0, 1, 2**63))),
+        beginning=draw(st.sampled_from((b"", b"a", b"begins alike"))),
     )
 
 
@@ -101,13 +101,18 @@ def test_new_records_make_the_field_that_would_be_made_anew(
     after = before.updated(newer)
     assert after == field_of(by_node.get(one.node, one) for one in fleet)
     assert before == field_of(fleet)
-    assert [after.get(node) for node in after.nodes] == list(after.candidates)
+    assert [after.get(one.node) for one in after.candidates] == after.candidates
+    free = [one for one in after.candidates if not one.closed]
+    assert after.free() == free
+    columns = [after.column(one.node) for one in after.candidates]
+    assert [column for column in columns if column is not None] == [*range(len(free))]
     assert after.get(NodeId("nobody")) is None
+    assert after.column(NodeId("nobody")) is None
 
 
 def test_filters_leave_the_rest_in_order() -> None:
     """A field of some of its nodes."""
     field = field_of(Candidate(node, in_flight=n) for n, node in enumerate(NAMES))
     odd = field.only(lambda one: one.in_flight % 2 == 1)
-    assert odd.nodes == (*NAMES[1::2],)
-    assert odd.free == 4
+    assert [*odd.places] == NAMES[1::2]
+    assert odd.streams == [1, 3, 5, 7]

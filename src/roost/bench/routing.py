@@ -2,6 +2,9 @@
 
 A coordinator with many nodes and many known conversations gets requests; every event of each is
 played, and the time of `on_request` alone is taken. Nodes report meanwhile, as they do in life.
+
+The same load is played several times. Every decision is the same each time, so what one took at
+least is what it costs; what it took beyond that, the rest of the machine did. Both are told.
 """
 
 from __future__ import annotations
@@ -30,12 +33,16 @@ BAR_P99_US = 40.0
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Microseconds of `on_request`, and the p99 in thousand steps of the calibration loop."""
+    """Microseconds of `on_request`, and the p99 in thousand steps of the calibration loop.
+
+    Of each decision the least of its times; `raw_p99_us` is over all times as they were.
+    """
 
     policy: str
     p50_us: float
     p99_us: float
     p99_steps: float
+    raw_p99_us: float
 
 
 class Load:
@@ -96,14 +103,28 @@ class Load:
         self._machine.on_released(request, 1, now)
 
 
-def cost(policy: Policy, nodes: int, conversations: int, requests: int) -> Cost:
+def cost(policy: Policy, nodes: int, conversations: int, requests: int, repeats: int) -> Cost:
     """Measure one policy."""
-    load = Load(policy, nodes, conversations)
-    load.measure(requests // 10)
-    step_us = calibration(perf_counter, CALIBRATION_STEPS) * 1000 / CALIBRATION_STEPS
-    times = sorted(load.measure(requests))
-    p50_us, p99_us = (1e6 * times[int(share * len(times))] for share in (0.5, 0.99))
-    return Cost(policy, p50_us, p99_us, p99_us / step_us / 1000)
+    rounds: list[list[float]] = []
+    steps_us: list[float] = []
+    for _ in range(repeats):
+        load = Load(policy, nodes, conversations)
+        load.measure(requests // 10)
+        steps_us.append(calibration(perf_counter, CALIBRATION_STEPS) * 1000 / CALIBRATION_STEPS)
+        rounds.append(load.measure(requests))
+    least = [min(times) for times in zip(*rounds, strict=True)]
+    p99_us = _percentile_us(least, 0.99)
+    return Cost(
+        policy,
+        _percentile_us(least, 0.5),
+        p99_us,
+        p99_us / min(steps_us) / 1000,
+        _percentile_us([time for times in rounds for time in times], 0.99),
+    )
+
+
+def _percentile_us(times: Sequence[float], share: float) -> float:
+    return 1e6 * sorted(times)[int(share * len(times))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,15 +133,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=64)
     parser.add_argument("--conversations", type=int, default=100_000)
     parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--policy", choices=get_args(Policy), action="append")
     options = parser.parse_args(arguments)
     default = FleetSettings().policy
     met = True
     for policy in options.policy or [default]:
-        one = cost(policy, options.nodes, options.conversations, options.requests)
+        one = cost(policy, options.nodes, options.conversations, options.requests, options.repeats)
         sys.stdout.write(
             f"{policy:16} p50 {one.p50_us:6.1f} us, p99 {one.p99_us:6.1f} us, "
-            f"p99 is {one.p99_steps:.2f} thousand calibration steps\n"
+            f"which is {one.p99_steps:.2f} thousand calibration steps; "
+            f"raw p99 {one.raw_p99_us:.1f} us\n"
         )
         met = met and (policy != default or one.p99_us <= BAR_P99_US)
     return 0 if met else 1

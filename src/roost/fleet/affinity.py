@@ -21,7 +21,7 @@ from roost.core.request import Message
 HASH_BYTES = 16
 
 
-class Home(msgspec.Struct, frozen=True):
+class Home(msgspec.Struct, frozen=True, gc=False):
     """The node, and if known the runtime, that last computed a conversation of `tokens` tokens."""
 
     node: NodeId

@@ -200,9 +200,9 @@ class Board:
 
     def _refresh(self, board: _Board, model: ModelId, now: float) -> None:
         stale: Collection[NodeId] = board.stale
-        choosy = self._choosy(board.field.nodes, model) if board.doubtful else board.choosy
+        choosy = self._choosy(board.field.places, model) if board.doubtful else board.choosy
         if choosy != board.choosy:
-            board.choosy, stale = choosy, board.field.nodes
+            board.choosy, stale = choosy, [*board.field.places]
         board.doubtful = False
         nodes = [self._registry.get(name) for name in stale if name in board.field.places]
         board.field = board.field.updated(

@@ -18,7 +18,7 @@ from roost.errors import Failure
 Placement = Literal["warm", "cold", "moved", "lost"]
 
 
-class Dispatch(msgspec.Struct, frozen=True):
+class Dispatch(msgspec.Struct, frozen=True, gc=False):
     """Open the request on this node. The lease for it has been taken.
 
     `placement` says how the node relates to the conversation's home: `warm` = it is the home (the

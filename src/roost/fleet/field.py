@@ -6,18 +6,15 @@ by node it is a walk over objects that costs three times as much.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from math import inf
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from roost.core.ids import NodeId
 
-FAR = 1e9
-"""The score of a node of which nothing is known: after every one that is."""
 
-
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """A linked node that offers the model, as of the last event that changed it.
 
     `closed` says why it takes nothing now, "" if it does: unusable, suspect, draining, broken,
@@ -45,29 +42,40 @@ class Candidate(msgspec.Struct, frozen=True):
     token_bytes: int = 0
 
 
-class Field(msgspec.Struct, frozen=True):
-    """Candidates in a fixed order, each node once, and their figures at the same places.
+class Field(msgspec.Struct, frozen=True, gc=False):
+    """Candidates in a fixed order, each node once; and of those that are open, figures in columns.
 
-    `free` counts those that are not closed, `unsure` those of them whose pace is not known.
-    `ahead_s`, `prefill_s`, `decode_s` and `streams` are what the predicted finish and the load are
-    made of: infinite first figure and infinite streams where closed, so no score has to ask.
+    `places` says where each node is among `candidates`, `open` the places of those not closed, in
+    order. `ahead_s`, `prefill_s`, `decode_s` and `streams` go with `open`: what load and predicted
+    finish are made of. `unsure` counts open ones whose pace is not known.
     Never changed: whoever keeps a field keeps what was known when it was made.
     """
 
-    candidates: tuple[Candidate, ...] = ()
-    nodes: tuple[NodeId, ...] = ()
+    candidates: Sequence[Candidate] = ()
     places: dict[NodeId, int] = {}
-    free: int = 0
+    open: list[int] = []
     unsure: int = 0
     ahead_s: list[float] = []
     prefill_s: list[float] = []
     decode_s: list[float] = []
-    streams: list[float] = []
+    streams: list[int] = []
 
     def get(self, node: NodeId) -> Candidate | None:
         """This node's record."""
         place = self.places.get(node)
         return None if place is None else self.candidates[place]
+
+    def column(self, node: NodeId) -> int | None:
+        """Where this node's figures are; None if it is closed or not here."""
+        place = self.places.get(node)
+        if place is None:
+            return None
+        column = bisect_left(self.open, place)
+        return column if column < len(self.open) and self.open[column] == place else None
+
+    def free(self) -> list[Candidate]:
+        """Those that are open, in order."""
+        return [self.candidates[place] for place in self.open]
 
     def only(self, fits: Callable[[Candidate], bool]) -> Field:
         """Those that fit."""
@@ -75,52 +83,38 @@ class Field(msgspec.Struct, frozen=True):
 
     def updated(self, records: Iterable[Candidate]) -> Field:
         """The same nodes, some with newer records; as `field_of` would make it, for less."""
-        candidates = list(self.candidates)
+        candidates, open_, unsure = [*self.candidates], self.open.copy(), self.unsure
         ahead_s, prefill_s = self.ahead_s.copy(), self.prefill_s.copy()
         decode_s, streams = self.decode_s.copy(), self.streams.copy()
-        free, unsure = self.free, self.unsure
         for one in records:
             place = self.places[one.node]
-            old, candidates[place] = candidates[place], one
-            free += (not one.closed) - (not old.closed)
-            unsure += _counts_unsure(one) - _counts_unsure(old)
-            ahead_s[place], prefill_s[place], decode_s[place] = _pace(one)
-            streams[place] = inf if one.closed else one.in_flight
-        return Field(
-            tuple(candidates),
-            self.nodes,
-            self.places,
-            free,
-            unsure,
-            ahead_s,
-            prefill_s,
-            decode_s,
-            streams,
-        )
+            at = bisect_left(open_, place)
+            if at < len(open_) and open_[at] == place:
+                unsure -= not candidates[place].sure
+                for column in (open_, ahead_s, prefill_s, decode_s, streams) if one.closed else ():
+                    del column[at]
+            elif not one.closed:
+                for column in (open_, ahead_s, prefill_s, decode_s, streams):
+                    column.insert(at, 0)
+            candidates[place] = one
+            if not one.closed:
+                unsure += not one.sure
+                open_[at], streams[at] = place, one.in_flight
+                ahead_s[at], prefill_s[at], decode_s[at] = one.ahead_s, one.prefill_s, one.decode_s
+        return Field(candidates, self.places, open_, unsure, ahead_s, prefill_s, decode_s, streams)
 
 
 def field_of(candidates: Iterable[Candidate]) -> Field:
     """A field of these, in this order."""
-    ordered = tuple(candidates)
-    paces = [_pace(one) for one in ordered]
+    ordered = [*candidates]
+    free = [one for one in ordered if not one.closed]
     return Field(
         candidates=ordered,
-        nodes=tuple(one.node for one in ordered),
         places={one.node: place for place, one in enumerate(ordered)},
-        free=sum(not one.closed for one in ordered),
-        unsure=sum(_counts_unsure(one) for one in ordered),
-        ahead_s=[ahead_s for ahead_s, _, _ in paces],
-        prefill_s=[prefill_s for _, prefill_s, _ in paces],
-        decode_s=[decode_s for _, _, decode_s in paces],
-        streams=[inf if one.closed else one.in_flight for one in ordered],
+        open=[place for place, one in enumerate(ordered) if not one.closed],
+        unsure=sum(not one.sure for one in free),
+        ahead_s=[one.ahead_s for one in free],
+        prefill_s=[one.prefill_s for one in free],
+        decode_s=[one.decode_s for one in free],
+        streams=[one.in_flight for one in free],
     )
-
-
-def _counts_unsure(one: Candidate) -> bool:
-    return not one.closed and not one.sure
-
-
-def _pace(one: Candidate) -> tuple[float, float, float]:
-    if one.closed:
-        return inf, 0.0, 0.0
-    return (one.ahead_s, one.prefill_s, one.decode_s) if one.sure else (FAR, 0.0, 0.0)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import msgspec
 
 from roost.core.ids import LeaseId, ModelId, NodeId, RequestId
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """One place on a node, for one attempt at a request, and `tokens` of KV that it may fill."""
 
     id: LeaseId
@@ -25,7 +26,7 @@ class Lease(msgspec.Struct, frozen=True):
     tokens: int = 0
 
 
-class Share(msgspec.Struct, frozen=True):
+class Share(msgspec.Struct, frozen=True, gc=False):
     """What a request takes of a node: `tokens` of KV, and `prefill` tokens to compute first.
 
     `recovering` says that it has already lost a node.
@@ -39,16 +40,26 @@ class Share(msgspec.Struct, frozen=True):
 NOTHING = Share()
 
 
+@dataclass(slots=True)
+class _Taken:
+    """What is out on one node for one model: places, their KV tokens, prompt tokens to compute."""
+
+    held: int = 0
+    tokens: int = 0
+    ahead: int = 0
+
+
+_UNTOUCHED = _Taken()
+
+
 class Leases:
     """Every lease that is out."""
 
     def __init__(self) -> None:
         self._leases: dict[tuple[RequestId, int], Lease] = {}
-        self._by_place: Counter[tuple[NodeId, ModelId]] = Counter()
-        self._by_node: Counter[NodeId] = Counter()
-        self._tokens: Counter[tuple[NodeId, ModelId]] = Counter()
+        self._places: dict[tuple[NodeId, ModelId], _Taken] = {}
+        self._by_node: dict[NodeId, int] = {}
         self._prefilling: dict[tuple[RequestId, int], int] = {}
-        self._ahead: Counter[tuple[NodeId, ModelId]] = Counter()
         self._recovering: Counter[NodeId] = Counter()
         self._hit: set[tuple[RequestId, int]] = set()
         self._taken = 0
@@ -66,30 +77,36 @@ class Leases:
         share: Share = NOTHING,
     ) -> Lease:
         """Reserve a place and a share of the node; one attempt has one lease."""
-        assert (request, attempt) not in self._leases, "an attempt takes one lease"
+        key = (request, attempt)
+        assert key not in self._leases, "an attempt takes one lease"
         self._taken += 1
         lease = Lease(LeaseId(self._taken), request, attempt, node, model, share.tokens)
-        self._leases[request, attempt] = lease
-        self._by_place[node, model] += 1
-        self._by_node[node] += 1
-        self._tokens[node, model] += share.tokens
-        self._prefilling[request, attempt] = share.prefill
-        self._ahead[node, model] += share.prefill
+        self._leases[key] = lease
+        place = self._places.get((node, model))
+        if place is None:
+            place = self._places[node, model] = _Taken()
+        place.held += 1
+        place.tokens += share.tokens
+        self._by_node[node] = self._by_node.get(node, 0) + 1
+        if share.prefill:
+            self._prefilling[key] = share.prefill
+            place.ahead += share.prefill
         if share.recovering:
-            self._hit.add((request, attempt))
+            self._hit.add(key)
             self._recovering[node] += 1
         self._changed.add(node)
         return lease
 
     def prefilled(self, request: RequestId, attempt: int) -> None:
         """The attempt's prompt is computed: nobody behind it has to wait for that any more."""
-        tokens = self._prefilling.pop((request, attempt), 0)
-        if (request, attempt) in self._hit:
-            self._hit.discard((request, attempt))
-            self._recovering[self._leases[request, attempt].node] -= 1
+        key = (request, attempt)
+        tokens = self._prefilling.pop(key, 0)
+        if key in self._hit:
+            self._hit.discard(key)
+            self._recovering[self._leases[key].node] -= 1
         if tokens:
-            lease = self._leases[request, attempt]
-            self._ahead[lease.node, lease.model] -= tokens
+            lease = self._leases[key]
+            self._places[lease.node, lease.model].ahead -= tokens
             self._changed.add(lease.node)
 
     def release(self, request: RequestId, attempt: int) -> Lease | None:
@@ -98,37 +115,41 @@ class Leases:
             return None
         self.prefilled(request, attempt)
         lease = self._leases.pop((request, attempt))
-        place = lease.node, lease.model
-        self._by_place[place] -= 1
+        place = self._places[lease.node, lease.model]
+        place.held -= 1
+        place.tokens -= lease.tokens
         self._by_node[lease.node] -= 1
-        self._tokens[place] -= lease.tokens
-        assert self._by_place[place] >= 0, "released more than was taken"
+        assert place.held >= 0, "released more than was taken"
         self._changed.add(lease.node)
-        self._drop_zeros(lease)
+        # Models and nodes that come and go would pile up.
+        if not place.held:
+            del self._places[lease.node, lease.model]
+        if not self._by_node[lease.node]:
+            del self._by_node[lease.node], self._recovering[lease.node]
         return lease
 
     def release_node(self, node: NodeId) -> list[Lease]:
         """Give back every place on a node that is gone, and with it whatever ran there."""
-        if not self._by_node[node]:
+        if node not in self._by_node:
             return []
         gone = [lease for lease in self._leases.values() if lease.node == node]
         return [lease for lease in gone if self.release(lease.request, lease.attempt)]
 
     def held(self, node: NodeId, model: ModelId) -> int:
         """Places taken on this node for this model."""
-        return self._by_place[node, model]
+        return self._places.get((node, model), _UNTOUCHED).held
 
     def in_flight(self, node: NodeId) -> int:
         """Places taken on this node."""
-        return self._by_node[node]
+        return self._by_node.get(node, 0)
 
     def tokens(self, node: NodeId, model: ModelId) -> int:
         """KV tokens reserved on this node for this model."""
-        return self._tokens[node, model]
+        return self._places.get((node, model), _UNTOUCHED).tokens
 
     def ahead(self, node: NodeId, model: ModelId) -> int:
         """Prompt tokens that this node has still to compute for this model."""
-        return self._ahead[node, model]
+        return self._places.get((node, model), _UNTOUCHED).ahead
 
     def recovering(self, node: NodeId) -> int:
         """How many that were hit by a death elsewhere prefill on this node."""
@@ -144,11 +165,3 @@ class Leases:
     def all(self) -> tuple[Lease, ...]:
         """Every lease that is out, oldest first."""
         return tuple(self._leases.values())
-
-    def _drop_zeros(self, lease: Lease) -> None:
-        # A Counter keeps zeros: models and nodes that come and go would pile up.
-        place = lease.node, lease.model
-        if not self._by_place[place]:
-            del self._by_place[place], self._tokens[place], self._ahead[place]
-        if not self._by_node[lease.node]:
-            del self._by_node[lease.node], self._recovering[lease.node]

@@ -131,7 +131,8 @@ class Line:
             if len(self._entries) > 1:
                 self._pass(entry.class_, {one.class_ for one in self._entries.values()})
         self.remove(request)
-        self._tidy()
+        self._shares.tidy(self._tenants)
+        self._talks.tidy(())
 
     def passed_by(self, tenant: TenantId, cost: float, weight: float, talk: bytes) -> None:
         """Somebody got a place without waiting, as nobody waits: charged all the same."""
@@ -139,18 +140,15 @@ class Line:
         self._shares.arrive(tenant)
         if talk:
             self._talks.arrive((tenant, talk))
+            self._talks.tidy(())
         self.charge(tenant, cost, weight, talk)
-        self._tidy()
+        self._shares.tidy(())
 
     def charge(self, tenant: TenantId, cost: float, weight: float, talk: bytes) -> None:
         """Put a request on the account of its tenant, and of its conversation where they count."""
         self._shares.serve(tenant, cost, weight)
         if talk:
             self._talks.serve((tenant, talk), cost, 1.0)
-
-    def _tidy(self) -> None:
-        self._shares.tidy(self._tenants)
-        self._talks.tidy(())
 
     def correct(self, tenant: TenantId, tokens: float, weight: float) -> None:
         """A request of this tenant took so many tokens more than it was charged for, or less."""

@@ -65,13 +65,13 @@ class TokenRate:
         if terms.prompt_tokens or not terms.prompt_bytes:
             return terms.prompt_tokens
         rate = self._per_byte.value if self._per_byte.count else _TOKENS_PER_BYTE
-        return max(1, round(terms.prompt_bytes * rate))
+        return round(terms.prompt_bytes * rate) or 1
 
     def answer(self, terms: Terms) -> int:
         """How many tokens its answer will probably have."""
         usual = self._answer.value if self._answer.count else _ANSWER_TOKENS
-        most = usual if terms.max_tokens is None else min(usual, terms.max_tokens)
-        return max(1, round(most))
+        most = terms.max_tokens
+        return (round(usual) if most is None or usual < most else most) or 1
 
     def note_prompt(self, terms: Terms, tokens: int) -> None:
         """A prompt turned out to have so many tokens."""

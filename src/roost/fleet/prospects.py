@@ -85,7 +85,7 @@ class Prospects:
             answer_tokens=call.answer_tokens,
             least_tokens=terms.prompt_tokens,
             prompt_bytes=terms.prompt_bytes,
-            beginning=int.from_bytes(terms.chain[0][:8], "big") if terms.chain else 0,
+            beginning=terms.chain[0] if terms.chain else b"",
         )
 
     def need_tokens(self, call: Call, candidate: Candidate) -> int:

@@ -49,12 +49,13 @@ class RetryBudget:
         self._ratio = settings.retry_ratio
         self._floor = settings.retry_floor
         self._window_s = settings.retry_window_s
+        self._bucket_s = settings.retry_window_s / _BUCKETS
         self._retries: deque[float] = deque()
         self._requests: deque[tuple[int, int]] = deque()
 
     def note_request(self, now: float) -> None:
         """A request arrived."""
-        bucket = self._bucket(now)
+        bucket = int(now // self._bucket_s)
         if self._requests and self._requests[-1][0] == bucket:
             self._requests[-1] = (bucket, self._requests[-1][1] + 1)
         else:
@@ -70,13 +71,10 @@ class RetryBudget:
         self._retries.append(now)
         return True
 
-    def _bucket(self, now: float) -> int:
-        return int(now // (self._window_s / _BUCKETS))
-
     def _expire(self, now: float) -> None:
         while self._retries and self._retries[0] <= now - self._window_s:
             self._retries.popleft()
-        oldest = self._bucket(now) - _BUCKETS
+        oldest = int(now // self._bucket_s) - _BUCKETS
         while self._requests and self._requests[0][0] <= oldest:
             self._requests.popleft()
 

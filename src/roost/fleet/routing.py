@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import nsmallest
-from math import inf
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
@@ -37,7 +36,7 @@ class Dice(Protocol):
         ...
 
 
-class Choice(msgspec.Struct, frozen=True):
+class Choice(msgspec.Struct, frozen=True, gc=False):
     """The decision, how it relates to the conversation's home, and what it was made from.
 
     `policy` is the scorer that decided, "home" where affinity did; `ask` and `among` are what it
@@ -61,7 +60,7 @@ class Choice(msgspec.Struct, frozen=True):
     @property
     def candidates(self) -> int:
         """How many nodes had room for it; a home that was taken unseen is the only one."""
-        return 1 if self.policy == "home" else self.among.free
+        return 1 if self.policy == "home" else len(self.among.open)
 
     def ranking(self, most: int) -> list[tuple[float, NodeId]]:
         """The best nodes with their scores, lowest first."""
@@ -69,8 +68,8 @@ class Choice(msgspec.Struct, frozen=True):
             return [(self.score, self.node)]
         # Made again for who asks, and not kept: most requests are over before anybody wants them.
         scores = SCORERS[self.policy](self.ask, self.among)
-        pairs = zip(scores, self.among.nodes, strict=True)
-        return nsmallest(most, (pair for pair in pairs if pair[0] < inf))
+        nodes = (one.node for one in self.among.free())
+        return nsmallest(most, zip(scores, nodes, strict=True))
 
 
 def obstacle(candidate: Candidate, ask: Ask) -> str:
@@ -128,7 +127,7 @@ def choose(ask: Ask, field: Field, policy: Policy, dice: Dice) -> Choice | None:
 
 
 def _choose(ask: Ask, field: Field, among: Field, policy: Policy, dice: Dice) -> Choice | None:
-    if not among.free:
+    if not among.open:
         return None
     if policy == "predicted":
         if not among.unsure:
@@ -138,8 +137,8 @@ def _choose(ask: Ask, field: Field, among: Field, policy: Policy, dice: Dice) ->
     home = None if ask.home is None else among.get(ask.home)
     if home is not None and not home.closed:
         return Choice(home, "warm", "home")
-    if policy == "power_of_two" and among.free > 2:
-        among = field_of(two_of([one for one in among.candidates if not one.closed], dice))
+    if policy == "power_of_two" and len(among.open) > 2:
+        among = field_of(two_of(among.free(), dice))
     return _judged(ask, field, among, policy, dice)
 
 
@@ -152,14 +151,14 @@ def two_of(free: Sequence[Candidate], dice: Dice) -> list[Candidate]:
 def _judged(ask: Ask, field: Field, among: Field, policy: Policy, dice: Dice) -> Choice:
     scores = SCORERS[policy](ask, among)
     ranks = sorted(scores)
-    place = pick(scores, ranks, dice, ALIKE if policy == "predicted" else 0.0)
+    best = pick(scores, ranks, dice, ALIKE if policy == "predicted" else 0.0)
     if policy == "predicted" and ask.home is not None:
-        place = _home_if_alike(scores, place, among.places.get(ask.home))
-    second = runner_up(scores, ranks, place)
-    chosen = among.candidates[place]
+        best = _home_if_alike(scores, best, among.column(ask.home))
+    second = runner_up(scores, ranks, best)
+    chosen = among.candidates[among.open[best]]
+    rival = None if second is None else among.candidates[among.open[second]].node
     placement, why = _placement(ask, field, chosen.node)
-    rival = None if second is None else among.nodes[second]
-    return Choice(chosen, placement, why, policy, scores[place], rival, ask, among)
+    return Choice(chosen, placement, why, policy, scores[best], rival, ask, among)
 
 
 def _home_if_alike(scores: Sequence[float], best: int, home: int | None) -> int:
@@ -182,10 +181,10 @@ def pick(scores: Sequence[float], ranks: Sequence[float], dice: Dice, alike: flo
 
 
 def runner_up(scores: Sequence[float], ranks: Sequence[float], chosen: int) -> int | None:
-    """Where the best of the others is; None if nobody else is free."""
-    second = ranks[scores[chosen] == ranks[0]] if len(ranks) > 1 else inf
-    if second == inf:
+    """Where the best of the others is."""
+    if len(ranks) == 1:
         return None
+    second = ranks[scores[chosen] == ranks[0]]
     place = scores.index(second)
     return place if place != chosen else scores.index(second, chosen + 1)
 

@@ -12,28 +12,28 @@ predicted        when the answer would be complete
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import TypeAlias
 
 import msgspec
 
 from roost.core.ids import NodeId
-from roost.fleet.field import FAR, Field
+from roost.fleet.field import Field
 from roost.fleet.settings import Policy
 
 _MASK = 2**64 - 1
 _ODD = 0x9E3779B97F4A7C15
+_FAR = 1e9
 LOAD_BOUND = 1.25
 """How much more than the mean a node may have before new conversations go elsewhere."""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(msgspec.Struct, frozen=True, gc=False):
     """What a request wants of a node.
 
     `home` holds its KV (`cached_tokens` of it); `lost` says why a home it had is of no use any more
     ("" otherwise); `tried` are nodes that already failed it, `resting` those that
     may have it again later. Lengths are estimates in tokens;
-    `least_tokens` is exact or 0. `beginning` is a number that conversations with the same beginning
+    `least_tokens` is exact or 0. `beginning` is a hash that conversations with the same beginning
     share. `prompt_bytes` 0 is unknown.
     """
 
@@ -46,48 +46,46 @@ class Ask(msgspec.Struct, frozen=True):
     answer_tokens: int = 1
     least_tokens: int = 0
     prompt_bytes: int = 0
-    beginning: int = 0
+    beginning: bytes = b""
 
 
 Scorer: TypeAlias = Callable[[Ask, Field], list[float]]
-"""Scores of these nodes for this request, at their places; infinite where closed."""
+"""Scores of the open nodes for this request, in their order."""
 
 
 def score_inflight(_ask: Ask, field: Field) -> list[float]:
     """Streams on the node."""
-    return field.streams.copy()
+    return [*field.streams]
 
 
 def score_weighted(_ask: Ask, field: Field) -> list[float]:
     """0.6 of the used share of places plus 0.4 of the used share of KV."""
     return [
-        inf
-        if one.closed
-        else 0.6 * (used := one.held / one.capacity)
+        0.6 * (used := one.held / one.capacity)
         + 0.4 * (used if one.kv_share is None else one.kv_share)
-        for one in field.candidates
+        for one in field.free()
     ]
 
 
 def score_round_robin(_ask: Ask, field: Field) -> list[float]:
     """When it was last chosen: the longest ago is the next one."""
-    return [inf if one.closed else one.picked for one in field.candidates]
+    return [one.picked for one in field.free()]
 
 
 def score_random(_ask: Ask, field: Field) -> list[float]:
     """Nothing: every node ties with every other."""
-    return [inf if one.closed else 0.0 for one in field.candidates]
+    return [0.0] * len(field.open)
 
 
 def score_prefix_affinity(ask: Ask, field: Field) -> list[float]:
     """Rendezvous: each beginning has its own order of nodes; those over the bound come last."""
-    if not ask.beginning:
+    if not ask.beginning or not field.open:
         return score_inflight(ask, field)
-    total = sum(streams for streams in field.streams if streams < inf)
-    bound = LOAD_BOUND * (total + 1) / max(1, field.free)
+    beginning = int.from_bytes(ask.beginning[:8], "big")
+    bound = LOAD_BOUND * (sum(field.streams) + 1) / len(field.open)
     return [
-        rank(ask.beginning, one.salt) if streams < bound else FAR + streams
-        for one, streams in zip(field.candidates, field.streams, strict=True)
+        rank(beginning, one.salt) if one.in_flight < bound else _FAR + one.in_flight
+        for one in field.free()
     ]
 
 
@@ -106,10 +104,9 @@ def score_predicted(ask: Ask, field: Field) -> list[float]:
     scores = [
         ahead_s + prefill_s * prompt + decode_s * answer for ahead_s, prefill_s, decode_s in columns
     ]
-    if ask.home is not None:
-        place = field.places.get(ask.home)
-        if place is not None:
-            scores[place] -= field.prefill_s[place] * min(prompt, ask.cached_tokens)
+    home = None if ask.home is None else field.column(ask.home)
+    if home is not None:
+        scores[home] -= field.prefill_s[home] * min(prompt, ask.cached_tokens)
     return scores
 
 

@@ -35,7 +35,7 @@ class Shares(Generic[F]):
 
     def serve(self, flow: F, cost: float, weight: float) -> None:
         """A request of this flow is served now."""
-        begins = self.tag(flow)
+        begins = self._tags.get(flow, self.clock)
         self.clock = max(self.clock, begins)
         self._tags[flow] = begins + cost / weight
 
