@@ -150,7 +150,7 @@ def test_failed_event_waits_for_the_coordinator() -> None:
     machine.on_event(Started(5, 0, 0), 0.0)
     assert machine.on_event(Failed(LOST), 0.1) == []
     assert machine.outcome is None
-    assert machine.on_restart() == []
+    assert machine.on_restart("runtime_died", 0.5) == []
     assert machine.on_event(Delta("x"), 0.2) == [Commit(), Send((Delta("x"),))]
 
 
@@ -159,7 +159,7 @@ def test_restart_after_the_first_delta_is_a_defect() -> None:
     machine = relay()
     machine.on_event(Delta("x"), 0.0)
     with pytest.raises(AssertionError, match="cannot begin again"):
-        machine.on_restart()
+        machine.on_restart("runtime_died", 0.5)
 
 
 def test_stuck_writer_loses_its_stream() -> None:
@@ -315,7 +315,7 @@ class Bench:
         elif what == "waiting":
             self.perform(self.machine.on_waiting("queued 1/1", self.now))
         elif not self.machine.answering and not self.endings:
-            self.perform(self.machine.on_restart())
+            self.perform(self.machine.on_restart("runtime_died", 0.5))
             self.credit = self.settings.buffer_events
 
     def finish(self, how: str) -> None:

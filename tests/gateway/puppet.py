@@ -65,6 +65,10 @@ class Puppet:
         """Serve until the link ends."""
         await self._pump.run()
 
+    def report_with(self, report: NodeStatus) -> None:
+        """Report this when welcomed."""
+        self._report = report
+
     def report(self, report: NodeStatus) -> None:
         """Send a status."""
         self._statuses += 1

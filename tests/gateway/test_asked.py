@@ -6,7 +6,7 @@ import pytest
 
 from roost.core.request import ServiceClass
 from roost.errors import RoostError
-from roost.gateway.asked import asked_class, asked_key
+from roost.gateway.asked import asked_class, asked_key, asked_on_loss
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,28 @@ def test_key() -> None:
     """None where there is none, otherwise the key as it was sent."""
     assert asked_key(None) is None
     assert asked_key(b"!" + b"k" * 253 + b"~") == "!" + "k" * 253 + "~"
+
+
+@pytest.mark.parametrize(
+    ("header", "in_body", "found"),
+    [
+        (None, None, "error"),
+        (b"replay", None, "replay"),
+        (None, "replay", "replay"),
+        (b" error ", "replay", "error"),
+    ],
+)
+def test_on_loss_is_read(header: bytes | None, in_body: object, found: str) -> None:
+    """The header counts more than the body; nothing asked is an error."""
+    assert asked_on_loss(header, in_body) == found
+
+
+@pytest.mark.parametrize(
+    ("header", "in_body"),
+    [(b"", None), (b"REPLAY", None), (None, "retry"), (None, True), (None, ["replay"])],
+)
+def test_another_word_for_a_loss_is_refused(header: bytes | None, in_body: object) -> None:
+    """Rather than that an answer ends which its sender believes is safe."""
+    with pytest.raises(RoostError) as error:
+        asked_on_loss(header, in_body)
+    assert error.value.failure.param == "x-roost-on-loss"

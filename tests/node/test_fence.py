@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from roost.core.events import Delta, Failed
 from roost.core.fence import Epoch, Fence
+from roost.core.request import Continuation
 from roost.node.effects import Stop
 from roost.node.fence import Fences
 from roost.node.settings import AgentSettings
 from roost.wire.messages import Open, Refused, Released
-from tests.node.kit import STARTED, Node, key, open_message, reason_of
+from tests.node.kit import STARTED, Node, key, offer, open_message, reason_of
 
 EPOCHS = st.builds(Epoch, st.integers(1, 3), st.integers(1, 3), st.sampled_from(["a", "b"]))
 
@@ -104,3 +105,15 @@ def test_a_newer_attempt_counts_even_where_it_finds_no_room() -> None:
     node.take(node.agent.on_message(1, fenced(2, 6), node.now))
     assert reason_of(node.said(2)[0]) == "node_busy"
     assert isinstance(node.events(1)[-1], Failed)
+
+
+def test_an_answer_that_other_weights_began_is_refused() -> None:
+    """Its ids mean something else here, whatever the model is called."""
+    mine = msgspec.structs.replace(offer(), digest="w")
+    for digest, reasons in (("w", []), ("other", ["model_not_found"]), ("", ["model_not_found"])):
+        node = Node(AgentSettings(backend="tiny"), mine)
+        message = open_message(1)
+        begun = msgspec.structs.replace(message.request, continuation=Continuation((1,), digest))
+        message = msgspec.structs.replace(message, request=begun)
+        node.take(node.agent.on_message(1, message, node.now))
+        assert [reason_of(m) for m in node.said(1) if isinstance(m, Refused)] == reasons

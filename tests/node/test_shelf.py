@@ -13,7 +13,7 @@ from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Capabilities, Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
-from roost.node.shelf import Shelf, ShelfSettings
+from roost.node.shelf import Shelf, ShelfSettings, digest_of
 from tests.node.tiny import TinyRuntime
 
 ODD = ModelId("../org/model:1")
@@ -76,7 +76,9 @@ def test_the_context_is_at_most_the_models_own(wanted: int, own: int, ctx: int) 
         has_chat=True,
         max_token_bytes=12,
         backend="tiny",
+        digest=offer.digest,
     )
+    assert offer.digest
 
 
 async def test_models_come_and_go() -> None:
@@ -124,3 +126,24 @@ def test_offers_say_what_the_cache_takes() -> None:
     shelf = _shelf(Recording(), known, _manifest("other"))
     offers = {offer.model: (offer.kv_bytes, offer.kv_token_bytes) for offer in shelf.offers()}
     assert offers == {"m": (3 * 2048 * 23_040, 23_040), "other": (None, None)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"digest": "sha256:2"},
+        {"chat_template": "{{ x }}"},
+        {"add_bos": True},
+        {"control_tokens": ("<x>",)},
+    ],
+)
+def test_whatever_changes_the_meaning_of_an_id_changes_the_digest(
+    change: dict[str, object],
+) -> None:
+    """Weights, template, tokeniser and backend; a name, a path or a size do not matter."""
+    one = Manifest(ModelId("m"), "/a", 1, "sha256:1")
+    same = msgspec.structs.replace(one, id=ModelId("n"), path="/b", size_bytes=2)
+    assert digest_of(one, "tiny") == digest_of(same, "tiny")
+    assert digest_of(one, "tiny") != digest_of(one, "other")
+    assert digest_of(one, "tiny") != digest_of(msgspec.structs.replace(one, **change), "tiny")
+    assert digest_of(one, "") == digest_of(msgspec.structs.replace(one, digest=""), "tiny") == ""

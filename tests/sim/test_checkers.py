@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from roost.core.events import Usage
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
@@ -223,6 +224,26 @@ def _for_an_older(h: History, t: Trace) -> None:
     h.owners = [Ownership(A, fence, 1.0, 2.0), Ownership(A, fence, 2.0, 3.0)]
 
 
+def _replayed_behind(h: History, t: Trace) -> None:
+    t.replays = True
+    t.opened.append(opened(2.5, 2, B))
+    t.opened[1].resumes_at, t.opened[1].heard = 1, 2
+
+
+def _replayed_unasked(h: History, t: Trace) -> None:
+    t.opened.append(opened(2.5, 2, B))
+    t.opened[1].resumes_at = t.opened[1].heard = 2
+
+
+def _replayed_elsewhere(h: History, t: Trace) -> None:
+    _replayed_unasked(h, t)
+    t.replays, t.opened[1].digest = True, "other"
+
+
+def _miscounted(h: History, t: Trace) -> None:
+    t.told = Usage(0, 0, 1)
+
+
 def _under_a_key(h: History, t: Trace, at_s: float) -> Trace:
     """Another request under the same key."""
     other = trace("r2", at_s)
@@ -296,6 +317,10 @@ BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("survivors_are_spared", _all_at_once),
     ("breakers_have_causes", _tripped),
     ("floods_give_way", _turned_away),
+    ("replays_go_on", _replayed_behind),
+    ("replays_go_on", _replayed_unasked),
+    ("replays_go_on", _replayed_elsewhere),
+    ("usage_adds_up", _miscounted),
     ("one_owner", _no_newer),
     ("one_owner", _beside_a_newer),
     ("one_owner", _for_an_older),

@@ -36,6 +36,8 @@ FLEET_ONLY = (
     "policy",
     "strict",
     "stream.keepalive_s",
+    "retry.redispatch_per_node",
+    "replay.",
 )
 
 

@@ -56,6 +56,7 @@ GATEWAY_SETTINGS = (
     "stream.",
     "link.",
     "retry.",
+    "replay.",
     "idempotency.",
     "reattach.",
     "affinity.",
@@ -160,6 +161,7 @@ def fleet_settings(settings: Settings) -> FleetSettings:
         retry_floor=settings.retry_floor,
         retry_window_s=settings.retry_window_s,
         retry_attempts=settings.retry_attempts,
+        redispatch_per_node=settings.retry_redispatch_per_node,
         affinity_entries=settings.affinity_entries,
         affinity_ttl_s=settings.affinity_ttl_s,
         max_decodes=settings.max_in_flight_decodes,
@@ -181,6 +183,7 @@ def gateway_settings(settings: Settings, life: Life) -> GatewaySettings:
         keepalive_s=settings.stream_keepalive_s,
         write_deadline_s=settings.stream_write_deadline_s,
         buffer_events=settings.stream_buffer_events,
+        replay_max_tokens=settings.replay_max_tokens,
     )
     return GatewaySettings(
         name=name,

@@ -65,6 +65,8 @@ def explained(attempt: Mapping[str, object]) -> str:
         f"    {attempt['policy'] or 'home'} of {attempt['candidates']} candidates: {ranked}",
         f"    predicted {predicted}, took {actual}",
     ]
+    if attempt.get("resumes_at"):
+        lines.append(f"    goes on with the answer at token {attempt['resumes_at']}")
     if attempt["failure"]:
         lines.append(f"    failed: {attempt['failure']}")
     return "\n".join(lines)

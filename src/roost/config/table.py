@@ -121,6 +121,11 @@ TABLE: tuple[Setting, ...] = (
     Setting("retry.floor", 3, "retries", "Always allowed in the window, whatever the share."),
     _seconds("retry.window_s", 10, "Over which retries are counted."),
     Setting("retry.attempts", 3, "attempts", "Per request, the first included.", least=1, most=10),
+    Setting(
+        *("retry.redispatch_per_node", 2, "requests", "After a death, computed anew at once."),
+        least=1,
+    ),
+    Setting("replay.max_tokens", 4096, "tokens", "Longest answer that is gone on with elsewhere."),
     Setting("breaker.failures", 5, "failures", "In a row that close a node to a model.", least=1),
     Setting("breaker.ratio", 0.5, "", "Share of failures in the window that does so too.", most=1),
     Setting("breaker.window", 20, "requests", "Over which that share is taken.", least=1),
@@ -255,6 +260,8 @@ class Settings(NamedTuple):
     retry_floor: int
     retry_window_s: float
     retry_attempts: int
+    retry_redispatch_per_node: int
+    replay_max_tokens: int
     breaker_failures: int
     breaker_ratio: float
     breaker_window: int

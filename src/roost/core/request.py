@@ -11,6 +11,7 @@ from roost.core.pin import Pin
 
 Role = Literal["system", "user", "assistant", "tool"]
 ServiceClass = Literal["interactive", "agent", "bulk"]
+OnLoss = Literal["error", "replay"]
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -104,6 +105,7 @@ class Terms(msgspec.Struct, frozen=True):
     `prompt_bytes` is the UTF-8 length of the prompt's text and `prompt_tokens` its exact length; 0
     is unknown. `max_tokens` None means up to the end of the context.
     `weight` is the tenant's share of the fleet against other tenants that wait, above 0.
+    `on_loss` says what becomes of an answer whose runtime dies: an error, or somebody goes on.
     """
 
     request_id: RequestId
@@ -116,3 +118,4 @@ class Terms(msgspec.Struct, frozen=True):
     class_: ServiceClass = "interactive"
     weight: float = 1.0
     pin: Pin | None = None
+    on_loss: OnLoss = "error"

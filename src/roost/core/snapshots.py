@@ -65,7 +65,9 @@ class ModelOffer(msgspec.Struct, frozen=True):
 
     `usable` is False after a load that failed and has not succeeded since. `backend` is the name of
     the one that runs it, "" where nobody knows. `kv_bytes` is what its runtime's KV cache takes,
-    `kv_token_bytes` what each token takes of it; None where nobody knows.
+    `kv_token_bytes` what each token takes of it; None where nobody knows. `digest` is equal where
+    weights, template, tokeniser and backend are: there, one continues what another began; "" where
+    nobody knows.
     """
 
     model: ModelId
@@ -79,6 +81,7 @@ class ModelOffer(msgspec.Struct, frozen=True):
     backend: str = ""
     kv_bytes: int | None = None
     kv_token_bytes: int | None = None
+    digest: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

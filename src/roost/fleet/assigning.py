@@ -44,7 +44,7 @@ class Assigner:
             return True
         ask = prospects.ask(call, home)
         while True:
-            field = prospects.candidates(call.model, now)
+            field = self._field(call, now)
             choice = self._choose(call, ask, field)
             if choice is None:
                 return self._give_up(call, ask, field, now)
@@ -61,8 +61,15 @@ class Assigner:
 
     def hope(self, call: Call, now: float) -> bool:
         """Whether any node is left that could serve the request sooner or later."""
-        prospects = self._books.prospects
-        return hopeful(prospects.candidates(call.model, now), prospects.filters(call))
+        return hopeful(self._field(call, now), self._books.prospects.filters(call))
+
+    def _field(self, call: Call, now: float) -> Field:
+        """Who could have the request: to go on with an answer, only those with the same weights."""
+        field = self._books.prospects.candidates(call.model, now)
+        if not call.resumes_at:
+            return field
+        digest = self._books.registry.digest
+        return field.only(lambda one: digest(one.node, call.model) == call.digest)
 
     def _choose(self, call: Call, ask: Ask, field: Field) -> Choice | None:
         books = self._books
@@ -92,13 +99,16 @@ class Assigner:
         call.node = choice.node
         call.queued_s += now - call.waiting_since_s
         call.setback = None
+        if not call.resumes_at:
+            call.digest = books.registry.digest(choice.node, call.model)
         why = "runtime_back" if choice.node in call.resting else choice.why
         prefill = ask.prompt_tokens - (ask.cached_tokens if choice.placement == "warm" else 0)
         tokens = prospects.need_tokens(call, chosen)
         share = Share(tokens, max(0, prefill), recovering=call.failures > 0)
         books.leases.take(call.id, call.attempt, choice.node, call.model, share)
         predicted_s = prospects.predicted_s(ask, chosen)
-        call.trail.append(Attempt(call.attempt, choice, why, now, predicted_s))
+        attempt = Attempt(call.attempt, choice, why, now, predicted_s, resumes_at=call.resumes_at)
+        call.trail.append(attempt)
         prospects.board.picked(choice.node, call.model)
         books.counts["dispatched"] += 1
         books.counts["warm"] += choice.placement == "warm"
@@ -117,12 +127,16 @@ class Assigner:
                 runner_up=choice.runner_up,
                 predicted_s=predicted_s,
                 epoch=books.counts["dispatched"],
+                resumes_at=call.resumes_at,
+                lost_to=call.loss.reason if call.loss else "",
+                digest=call.digest,
             )
         )
 
     def _hopeless(self, call: Call) -> Failure:
-        if call.setback is not None:
-            return call.setback
+        failure = call.loss or call.setback
+        if failure is not None:
+            return failure
         registry, hint_s = self._books.registry, self._books.settings.retry_after_default_s
         if registry.knows(call.model):
             return refusals.no_nodes(call.model, hint_s)

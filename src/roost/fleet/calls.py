@@ -12,6 +12,7 @@ from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId
 from roost.core.request import Terms
 from roost.errors import Failure
 from roost.fleet.routing import Choice
+from roost.fleet.said import Said
 
 Stopper = Literal["client", "operator", "deadline", "drain", "loss"]
 Phase = Literal["queued", "waiting", "prefill", "decode"]
@@ -30,7 +31,10 @@ class Stopped(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Attempt:
-    """One dispatch: the choice behind it, why it was made, and what came of it when."""
+    """One dispatch: the choice behind it, why it was made, and what came of it when.
+
+    `resumes_at` is after how many tokens of the answer it goes on, 0 for an answer of its own.
+    """
 
     attempt: int
     choice: Choice
@@ -43,6 +47,7 @@ class Attempt:
     ended_s: float | None = None
     failure: str | None = None
     streams: int = 0
+    resumes_at: int = 0
 
 
 @dataclass(slots=True)
@@ -57,6 +62,9 @@ class Call:
     have it again: from the report after this number on, with another runtime than this one.
     `trail` is every dispatch, the current one last. `dropped` counts pieces of its answer that its
     reader was too slow for.
+    `said` is what its client has of the answer, None if it is not to be gone on with elsewhere;
+    only a model of `digest` can do that. `resumes_at` tokens of it count as prompt, since the last
+    attempt that had said something was lost to `loss`.
     """
 
     terms: Terms
@@ -80,6 +88,15 @@ class Call:
     trail: list[Attempt] = field(default_factory=list)
     stopped: Stopped | None = None
     dropped: int = 0
+    said: Said | None = None
+    digest: str = ""
+    resumes_at: int = 0
+    loss: Failure | None = None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether an answer that has begun can be gone on with by somebody else."""
+        return self.said is not None and self.said.resumable and bool(self.digest)
 
     @property
     def now_on(self) -> Attempt:

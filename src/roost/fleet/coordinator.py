@@ -27,6 +27,7 @@ from roost.fleet.mishaps import Mishaps
 from roost.fleet.receipts import Receipt, receipt_of
 from roost.fleet.relay import Outcome
 from roost.fleet.routing import Dice
+from roost.fleet.said import Said
 from roost.fleet.settings import FleetSettings
 from roost.fleet.views import NodeView, QueueView, Statistics
 
@@ -88,12 +89,18 @@ class Coordinator:
 
     # Requests.
 
-    def on_request(self, terms: Terms, model: ModelId, now: float) -> list[Effect]:
-        """A request arrived: it is dispatched, waits, or is refused, in the effects returned."""
+    def on_request(
+        self, terms: Terms, model: ModelId, now: float, said: Said | None = None
+    ) -> list[Effect]:
+        """A request arrived: it is dispatched, waits, or is refused, in the effects returned.
+
+        `said` is where its relay keeps what its client has been given, if another node may go on
+        with the answer after a death.
+        """
         books = self._books
         books.counts["requests"] += 1
         books.recovery.note_request(now)
-        call = Call(terms, model, arrived_s=now, waiting_since_s=now)
+        call = Call(terms, model, arrived_s=now, waiting_since_s=now, said=said)
         books.calls.add(call)
         home = books.prospects.measure(call, now)
         if terms.timeout_s is not None:
@@ -151,7 +158,10 @@ class Coordinator:
         return self._settle(now)
 
     def on_first_token(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
-        """A byte of the answer is on its way to the client: from here on nothing is retried."""
+        """A byte of this attempt's answer is on its way: from here on nothing is tried anew.
+
+        A death can still be followed by somebody who goes on, where the request allows it.
+        """
         books = self._books
         call = books.calls.current(request, attempt)
         if call is not None and call.node is not None:
@@ -310,6 +320,7 @@ class Coordinator:
             clients_gone=books.counts["clients_gone"],
             dispatched=books.counts["dispatched"],
             retried=books.counts["retried"],
+            replayed=books.counts["replayed"],
             bounced=books.counts["bounced"],
             warm=books.counts["warm"],
             breakers_opened=books.counts["breakers_opened"],

@@ -26,6 +26,8 @@ class Dispatch(msgspec.Struct, frozen=True, gc=False):
     the home could not be used (`why`), `lost` = the home is gone.
     `policy` is the scorer that chose among `candidates` nodes with room, lowest `score` first;
     `runner_up` came second. `predicted_s` is when the answer should be complete, None if unsure.
+    With `resumes_at`, the answer goes on behind so many tokens, which its client has: the attempt
+    before was lost to `lost_to`, and only a model of `digest` means the same by their ids.
     `epoch` counts all dispatches of this coordinator: a later one fences off every earlier one.
     """
 
@@ -42,6 +44,9 @@ class Dispatch(msgspec.Struct, frozen=True, gc=False):
     runner_up: NodeId | None = None
     predicted_s: float | None = None
     epoch: int = 0
+    resumes_at: int = 0
+    lost_to: str = ""
+    digest: str = ""
 
 
 class Withdraw(msgspec.Struct, frozen=True):
@@ -97,7 +102,14 @@ class Report(msgspec.Struct, frozen=True):
     for a model, `drained` and `undrained` by an operator.
     """
 
-    event: Literal["node_joined", "node_state", "node_left", "request_retried", "request_shed"]
+    event: Literal[
+        "node_joined",
+        "node_state",
+        "node_left",
+        "request_retried",
+        "request_replayed",
+        "request_shed",
+    ]
     node: NodeId | None = None
     request: RequestId | None = None
     state: LinkState | None = None

@@ -2,7 +2,8 @@
 
 The order in which places are offered:
 
-    those who come back from a node, which had their turn before;
+    those who come back from a node, which had their turn before: after a death the shorter ones
+    first, which are back the sooner;
     classes: interactive, agent, bulk, but a lower class that waits gets one place in so many;
     in a class, tenants by their share (see `shares`): cost is the tokens a request will probably
     need, weight is the tenant's; without keys an address is a tenant, and its conversations share;
@@ -31,7 +32,8 @@ CLASSES: tuple[ServiceClass, ...] = ("interactive", "agent", "bulk")
 class Entry(msgspec.Struct, frozen=True):
     """One waiting request; `cost` in tokens, `deadline_s` a point in time, `talk` its conversation.
 
-    `talk` is empty where the tenant is not to be divided.
+    `talk` is empty where the tenant is not to be divided. `again` is how many tokens have to be
+    computed again after a failure.
     """
 
     request: RequestId
@@ -42,6 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
     weight: float = 1.0
     deadline_s: float = math.inf
     talk: bytes = b""
+    again: int = 0
 
 
 class News(msgspec.Struct, frozen=True):
@@ -213,6 +216,7 @@ class Line:
         if self._order is None:
             fresh = [one for one in self._entries.values() if one.request not in self._back]
             back = [self._entries[request] for request in reversed(self._back)]
+            back.sort(key=lambda one: one.again)
             self._order = back + self._merged(fresh)
         return self._order
 

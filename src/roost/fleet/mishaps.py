@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from roost.core.ids import NodeId, RequestId
 from roost.core.snapshots import LinkState
@@ -11,7 +12,9 @@ from roost.fleet import refusals
 from roost.fleet.books import Books, Timer
 from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Report
-from roost.fleet.retrying import verdict
+from roost.fleet.retrying import DEATHS, verdict
+
+Again = Literal["request_retried", "request_replayed"]
 
 
 class Mishaps:
@@ -33,6 +36,9 @@ class Mishaps:
         node, call.node = call.node, None
         assert node is not None, "only a running attempt can fail"
         call.now_on.ended_s, call.now_on.failure = now, failure.reason
+        replays = call.answered and call.resumable and failure.reason in DEATHS
+        if replays:
+            self._resume(call, failure)
         if verdict(failure, answered=call.answered) == "wait":
             books.counts["bounced"] += 1
             books.prospects.board.no_room(node, call.model, now)
@@ -52,11 +58,19 @@ class Mishaps:
             books.answer(call, failure, now)
             return
         if todo in {"elsewhere", "again"}:
-            books.counts["retried"] += 1
-            books.out.append(
-                Report("request_retried", node=node, request=call.id, reason=failure.reason)
-            )
+            books.counts["replayed" if replays else "retried"] += 1
+            event: Again = "request_replayed" if replays else "request_retried"
+            books.out.append(Report(event, node=node, request=call.id, reason=failure.reason))
         books.enqueue(call, now, setback=failure)
+
+    def _resume(self, call: Call, failure: Failure) -> None:
+        """Let the next attempt go on behind what was said: as if that had been in the prompt."""
+        assert call.said is not None, "only what is kept can be gone on with"
+        started = call.now_on.started
+        if started is not None and not call.resumes_at:
+            call.prompt_tokens = started.prompt_tokens
+        call.resumes_at, call.loss = call.said.tokens, failure
+        call.answered = False
 
     def _blame(self, node: NodeId, call: Call, now: float) -> None:
         """Count the failure against the node; its lease and its link are other matters."""
@@ -100,5 +114,6 @@ class Mishaps:
             books.stop(call, "deadline", now)
             books.answer(call, refusals.deadline(call.terms.timeout_s), now)
         else:
-            waited_s = now - call.waiting_since_s
-            books.answer(call, refusals.queue_timeout(waited_s, books.hint_s(call.model, now)), now)
+            waited_s, hint_s = now - call.waiting_since_s, books.hint_s(call.model, now)
+            # Of an answer that has begun the loss is what its client has to hear.
+            books.answer(call, call.loss or refusals.queue_timeout(waited_s, hint_s), now)

@@ -80,10 +80,13 @@ class Prospects:
             lost=lost,
             tried=frozenset(call.tried) if call.tried else _NOBODY,
             resting=self._resting(call) if call.resting else _NOBODY,
-            prompt_tokens=call.prompt_tokens,
+            prompt_tokens=call.prompt_tokens + call.resumes_at,
             cached_tokens=home.tokens if home is not None else 0,
-            answer_tokens=call.answer_tokens,
-            least_tokens=terms.prompt_tokens,
+            answer_tokens=max(1, call.answer_tokens - call.resumes_at),
+            # An answer that has filled the context is complete, and there somebody can say so.
+            least_tokens=call.prompt_tokens + call.resumes_at - 1
+            if call.resumes_at
+            else terms.prompt_tokens,
             prompt_bytes=terms.prompt_bytes,
             beginning=terms.chain[0] if terms.chain else b"",
         )
@@ -98,7 +101,9 @@ class Prospects:
         """The request holds a slot, and its prompt's tokens are counted."""
         attempt = call.now_on
         attempt.started_s, attempt.started = now, started
-        self.board.pace.learn_lengths(call.model).note_prompt(call.terms, started.prompt_tokens)
+        if not call.resumes_at:
+            lengths = self.board.pace.learn_lengths(call.model)
+            lengths.note_prompt(call.terms, started.prompt_tokens)
         self.board.room(node, call.model)
 
     def settled(self, call: Call, node: NodeId, now: float) -> None:
@@ -118,9 +123,9 @@ class Prospects:
     def answered(self, call: Call, node: NodeId, usage: Usage, answer: str, now: float) -> None:
         """So is its answer: the next turn will begin with both."""
         attempt = call.now_on
-        call.completion_tokens = usage.completion_tokens
-        if usage.completion_tokens > 0:
-            self.board.pace.learn_lengths(call.model).note_answer(usage.completion_tokens)
+        call.completion_tokens = call.resumes_at + usage.completion_tokens
+        if call.completion_tokens > 0:
+            self.board.pace.learn_lengths(call.model).note_answer(call.completion_tokens)
         if attempt.first_token_s is not None:
             took_s, said = now - attempt.first_token_s, usage.completion_tokens - 1
             streams = max(1, attempt.streams)

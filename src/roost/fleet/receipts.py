@@ -24,7 +24,8 @@ class AttemptView(msgspec.Struct, frozen=True):
     """One dispatch and the choice behind it; times are seconds after the request's arrival.
 
     `ranking` names the best candidates with their scores, lowest first, of `candidates` with room.
-    `predicted_s` and `actual_s` are from dispatch to the end; None where unknown.
+    `predicted_s` and `actual_s` are from dispatch to the end; None where unknown. `resumes_at` is
+    after how many tokens it went on with an answer that an attempt before it had begun.
     """
 
     attempt: int
@@ -44,6 +45,7 @@ class AttemptView(msgspec.Struct, frozen=True):
     prompt_tokens: int | None
     cached_tokens: int | None
     failure: str | None
+    resumes_at: int = 0
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -175,6 +177,7 @@ def _view(one: Attempt, call: Call) -> AttemptView:
         prompt_tokens=one.started.prompt_tokens if one.started is not None else None,
         cached_tokens=one.started.cached_tokens if one.started is not None else None,
         failure=one.failure,
+        resumes_at=one.resumes_at,
     )
 
 

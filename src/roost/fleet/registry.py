@@ -71,6 +71,12 @@ class Registry:
         """The node's record, also of a dead one."""
         return self._nodes.get(node)
 
+    def digest(self, node: NodeId, model: ModelId) -> str:
+        """What this node has under the model's name; "" where nobody knows."""
+        record = self._nodes.get(node)
+        offer = None if record is None else record.offers.get(model)
+        return "" if offer is None else offer.digest
+
     def all(self) -> tuple[Node, ...]:
         """Every record, in order of first arrival."""
         return tuple(self._nodes.values())

@@ -7,7 +7,8 @@ unless `on_full` says that the oldest text is to be dropped: then the node never
 of the dropped is told with what follows, and the outcome says so.
 
 A node's `Failed` does not end a relay. The shell takes it to the coordinator, which either starts
-another attempt (`on_restart`) or answers (`on_answer`).
+another attempt (`on_restart`) or answers (`on_answer`). Once text is out, the next attempt goes on
+where it ends (`said`), and the stream is one to its client: usage counts it once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from roost.core.events import (
     Started,
     StreamEvent,
     TokenChoice,
+    Usage,
 )
 from roost.errors import Failure, Fault
 from roost.fleet.relay_effects import (
@@ -34,11 +36,13 @@ from roost.fleet.relay_effects import (
     Done,
     Grant,
     KeepAlive,
+    Mark,
     Reject,
     RelayEffect,
     Seal,
     Send,
 )
+from roost.fleet.said import Said
 
 OnFull = Literal["pause", "drop_oldest"]
 Outcome = Literal[
@@ -60,7 +64,8 @@ class RelaySettings(msgspec.Struct, frozen=True):
     something every `keepalive_s` from then on. A writer that is stuck for `write_deadline_s` loses
     its stream. `buffer_events` is the credit a node starts with, in messages; with `on_full`
     "drop_oldest" it is how many pieces of text wait for the reader, and the oldest give way.
-    A `sealed` answer is kept before its end is told.
+    A `sealed` answer is kept before its end is told. An answer of more than `replay_max_tokens` is
+    not gone on with elsewhere.
     """
 
     commit_after_s: float = 8.0
@@ -69,20 +74,29 @@ class RelaySettings(msgspec.Struct, frozen=True):
     buffer_events: int = 64
     on_full: OnFull = "pause"
     sealed: bool = False
+    replay_max_tokens: int = 4096
 
 
 class Relay:
-    """One request's way to its client; `streamed` False collects everything into one write."""
+    """One request's way to its client; `streamed` False collects everything into one write.
 
-    def __init__(self, settings: RelaySettings, *, streamed: bool, now: float) -> None:
+    `said` keeps what may be gone on with; None for a request that ends with its node.
+    """
+
+    def __init__(
+        self, settings: RelaySettings, *, streamed: bool, now: float, said: Said | None = None
+    ) -> None:
+        self.said = said
         self._settings = settings
+        self._started: Started | None = None
+        self._before_tokens = 0
         self._streamed = streamed
         self._opened_s = now
         self._spoke_s = now
         self._writing_since_s: float | None = None
         self._committed = False
         self._answering = False
-        self._pending: list[StreamEvent] = []
+        self._pending: list[StreamEvent | Mark] = []
         self._unread = 0
         self._ungranted = 0
         self._finished = False
@@ -109,6 +123,11 @@ class Relay:
     def answering(self) -> bool:
         """Whether a byte of the answer may be out (or, not streamed, is collected)."""
         return self._answering
+
+    @property
+    def room(self) -> int:
+        """The credit with which a new attempt begins: what its client left unread takes of it."""
+        return self._settings.buffer_events - self._unread - self._ungranted
 
     @property
     def held_messages(self) -> int:
@@ -145,14 +164,31 @@ class Relay:
         self._verdict = failure
         return self._flush(now)
 
-    def on_restart(self) -> list[RelayEffect]:
-        """A new attempt begins, with fresh credit of `buffer_events`."""
-        assert not self._answering, "an answer that has begun cannot begin again"
-        assert not self._pending, "only answers are held"
-        self._unread = 0
+    def on_restart(self, lost_to: str, now: float) -> list[RelayEffect]:
+        """A new attempt begins, with fresh credit of `room`.
+
+        Behind the first text it goes on where that ends: the last attempt was lost to `lost_to`.
+        """
         self._ungranted = 0
         self._state = ""
-        return []
+        if not self._answering:
+            return []
+        assert self.said is not None, "an answer that has begun cannot begin again"
+        assert self.said.resumable, "where it is not known what was said, nobody can go on"
+        self._before_tokens = self.said.tokens
+        if self._streamed:
+            self._pending.append(Mark(f"replayed after {lost_to} at token {self.said.tokens}"))
+        return self._flush(now)
+
+    def whole(self, usage: Usage) -> Usage:
+        """What the answer took as its client sees it, however many attempts it took.
+
+        To the last of them, all that was said before was prompt.
+        """
+        if not self._before_tokens or self._started is None:
+            return usage
+        said = self._before_tokens + usage.completion_tokens
+        return Usage(self._started.prompt_tokens, self._started.cached_tokens, said)
 
     def on_written(self, now: float) -> list[RelayEffect]:
         """The writer took all of the last `Send` or `KeepAlive`."""
@@ -206,13 +242,19 @@ class Relay:
         if self._finished or isinstance(event, Failed):
             return
         if isinstance(event, Started):
+            if not self._before_tokens:
+                self._started = event
             self._state = _percent("prefill", event.cached_tokens, event.prompt_tokens)
         elif isinstance(event, PrefillProgress):
             self._state = _percent("prefill", event.done, event.total)
         else:
             self._state = "answering"
             self._answering = True
-            self._finished = isinstance(event, Finished)
+            if isinstance(event, Finished):
+                self._finished = True
+                event = msgspec.structs.replace(event, usage=self.whole(event.usage))
+            elif self.said is not None and isinstance(event, Delta):
+                self.said.add(event)
             self._pending.append(event)
 
     def _flush(self, now: float) -> list[RelayEffect]:
@@ -280,9 +322,9 @@ class Relay:
         return [ending]
 
 
-def merged(events: Sequence[StreamEvent]) -> tuple[StreamEvent, ...]:
+def merged(events: Sequence[StreamEvent | Mark]) -> tuple[StreamEvent | Mark, ...]:
     """The same events with every run of deltas joined into one, in linear time."""
-    out: list[StreamEvent] = []
+    out: list[StreamEvent | Mark] = []
     run: list[Delta] = []
     for event in events:
         if isinstance(event, Delta):

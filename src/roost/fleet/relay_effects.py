@@ -18,14 +18,20 @@ class Commit(msgspec.Struct, frozen=True):
     """Status 200 and the headers are decided; they go out with what follows in the same list."""
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """Between two events: here another node went on with the answer; `text` is for people."""
+
+    text: str
+
+
 class Send(msgspec.Struct, frozen=True):
-    """Write these events in order; the last one may be `Finished`.
+    """Write these events in order; the last one may be `Finished`. Marks only where it streams.
 
     `dropped` pieces of text that came before them are not among them and never come: that many
     were too much for a reader who wants it so.
     """
 
-    events: tuple[StreamEvent, ...]
+    events: tuple[StreamEvent | Mark, ...]
     dropped: int = 0
 
 

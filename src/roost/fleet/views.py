@@ -65,6 +65,7 @@ class Statistics(msgspec.Struct, frozen=True):
     clients_gone: int = 0
     dispatched: int = 0
     retried: int = 0
+    replayed: int = 0
     bounced: int = 0
     warm: int = 0
     waiting_by_model: dict[ModelId, int] = {}

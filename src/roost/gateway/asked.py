@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from roost.core.request import ServiceClass
+from roost.core.request import OnLoss, ServiceClass
 from roost.errors import fail
 
 CLASS_HEADER = b"x-roost-class"
@@ -15,6 +15,7 @@ KEY_HEADER = b"idempotency-key"
 KEY_MAX_CHARS = 255
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,3})?", re.ASCII)
 _EVENT_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
+ON_LOSS_HEADER = b"x-roost-on-loss"
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 
 
@@ -34,6 +35,21 @@ def asked_class(
             return max(known, best, key=CLASSES.index)
     message = f"The class must be one of {', '.join(CLASSES)}."
     raise fail("bad_request", message, param=CLASS_HEADER.decode())
+
+
+def asked_on_loss(header: bytes | None, in_body: object) -> OnLoss:
+    """Return what is to become of an answer whose runtime dies; an error where nothing is asked.
+
+    The header counts more than the body, whose twin is `roost.on_loss`. Raises `bad_request` for
+    anything but `error` and `replay`.
+    """
+    value = in_body if header is None else header.decode("latin-1").strip()
+    if value is None or value == "error":
+        return "error"
+    if value == "replay":
+        return "replay"
+    message = "What becomes of an answer after a loss is one of error, replay."
+    raise fail("bad_request", message, param=ON_LOSS_HEADER.decode())
 
 
 def asked_key(header: bytes | None) -> str | None:

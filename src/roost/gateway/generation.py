@@ -18,12 +18,15 @@ from roost.dialects.openai_options import ReplyOptions
 from roost.errors import Failure, RoostError
 from roost.fleet.idempotency import Claim, IdempotencySettings
 from roost.fleet.relay import Relay, RelaySettings
+from roost.fleet.said import Said
 from roost.gateway.asked import (
     CLASS_HEADER,
     KEY_HEADER,
+    ON_LOSS_HEADER,
     REATTACH_HEADER,
     asked_class,
     asked_key,
+    asked_on_loss,
     asked_window_s,
 )
 from roost.gateway.parser import Parser
@@ -162,7 +165,9 @@ class Generation:
         sent, dialect = asked.sent, asked.dialect
         reply_id = dialect.id_prefix + asked.terms.request_id
         named = (reply_id, int(time.time()), str(sent.request.model), sent.options)
-        relay = Relay(self._settings.relay, streamed=sent.options.stream, now=self._mind.now_s)
+        limits, streamed = self._settings.relay, sent.options.stream
+        said = Said(limits.replay_max_tokens) if asked.terms.on_loss == "replay" else None
+        relay = Relay(limits, streamed=streamed, now=self._mind.now_s, said=said)
         # Readers that are replaced hear a voice of their own: theirs is not the end of the stream.
         reel = self._reel(call, asked, lambda why: dialect.stream_voice(*named).error(why))
         outlet: Outlet = reel or call.exchange
@@ -174,7 +179,10 @@ class Generation:
             scribe = StreamScribe(outlet, dialect.stream_voice(*named))
         else:
             scribe = WholeScribe(outlet, dialect.whole_voice(*named))
-        turn = Turn(sent.request, asked.terms, relay, scribe, dialect.name)
+        request = sent.request
+        if relay.said is not None:
+            request = msgspec.structs.replace(request, return_tokens=True)
+        turn = Turn(request, asked.terms, relay, scribe, dialect.name)
         if reel is not None:
             reel.watcher = turn
         return turn
@@ -207,6 +215,7 @@ def _terms(call: Call, sent: Parsed) -> Terms:
         max_tokens=sent.request.max_tokens,
         class_=asked_class(fields.get(CLASS_HEADER), sent.class_, call.principal.class_),
         weight=call.principal.weight,
+        on_loss=asked_on_loss(fields.get(ON_LOSS_HEADER), sent.on_loss),
     )
 
 

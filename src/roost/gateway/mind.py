@@ -63,7 +63,8 @@ class Mind:
 
     def admit(self, turn: Turn) -> None:
         """Have the coordinator decide about a turn that is expected."""
-        self._feed(self.coordinator.on_request(turn.terms, turn.request.model, self.now_s))
+        terms, model, said = turn.terms, turn.request.model, turn.relay.said
+        self._feed(self.coordinator.on_request(terms, model, self.now_s, said))
 
     def depart(self, turn: Turn) -> None:
         """Forget a request whose last byte has been written, or whose client is gone."""

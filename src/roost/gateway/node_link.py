@@ -136,8 +136,8 @@ class NodeLink:
             stream=stream,
             request_id=dispatch.request,
             tenant=turn.terms.tenant,
-            request=turn.request,
-            credit=self._credit,
+            request=turn.asks(),
+            credit=min(self._credit, turn.relay.room),
             deadline_s=dispatch.deadline_s,
             fence=self._fence(dispatch),
         )

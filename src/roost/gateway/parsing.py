@@ -50,7 +50,8 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
     """What a body asks for; `chain` is empty for raw prompts.
 
     `prompt_bytes` is the length of its text, `prompt_tokens` its exact length where it came as
-    token ids, 0 otherwise. `timeout_ms`, `class_` and `reattach_s` are what the object `roost` has.
+    token ids, 0 otherwise. `timeout_ms`, `class_`, `reattach_s` and `on_loss` are what the object
+    `roost` has of them.
     `fingerprint` is a hash of route and body where one was asked for.
     """
 
@@ -63,6 +64,7 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
     timeout_ms: object
     class_: object
     reattach_s: object = None
+    on_loss: object = None
     fingerprint: bytes = b""
 
 
@@ -102,6 +104,7 @@ def parse(job: Job) -> Outcome:
         timeout_ms=sent.roost.get("timeout_ms"),
         class_=sent.roost.get("class"),
         reattach_s=sent.roost.get("reattach_s"),
+        on_loss=sent.roost.get("on_loss"),
         fingerprint=_fingerprint(job) if job.keyed else b"",
     )
 

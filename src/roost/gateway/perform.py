@@ -125,6 +125,9 @@ def _report(office: Office, effect: Report) -> None:
         case "request_retried":
             office.metrics("roost_retries_total", str(effect.reason)).inc()
             office.log.info("request_retried", **facts)
+        case "request_replayed":
+            office.metrics("roost_replays_total", str(effect.reason)).inc()
+            office.log.info("request_replayed", **facts)
         case "request_shed":
             office.metrics("roost_shed_total", str(effect.reason)).inc()
             office.log.debug("request_shed", **facts)

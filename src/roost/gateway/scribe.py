@@ -16,6 +16,7 @@ from roost.fleet.relay_effects import (
     Commit,
     Done,
     KeepAlive,
+    Mark,
     Reject,
     RelayEffect,
     Send,
@@ -99,6 +100,10 @@ def facts(turn: Turn) -> dict[str, Fact]:
         known["queue_ms"] = round(turn.dispatch.queued_s * 1000)
     if turn.started is not None:
         known["cached_tokens"] = turn.started.cached_tokens
+    if turn.replays and turn.dispatch is not None:
+        known["replays"] = turn.replays
+        known["replayed_at"] = turn.dispatch.resumes_at
+        known["replayed_after"] = turn.dispatch.lost_to
     return known
 
 
@@ -150,7 +155,9 @@ class StreamScribe:
         if effect.dropped:
             self._voice.skipped(effect.dropped)
         for event in effect.events:
-            if isinstance(event, Finished):
+            if isinstance(event, Mark):
+                pieces.append(self._voice.comment(event.text))
+            elif isinstance(event, Finished):
                 self._voice.roost_extra(facts(turn))
                 pieces.append(self._voice.finish(event))
             else:
@@ -175,7 +182,8 @@ class WholeScribe:
         match effect:
             case Send():
                 self._voice.roost_extra(facts(turn))
-                body = b"".join(self._voice.event(event) for event in effect.events)
+                said = (event for event in effect.events if not isinstance(event, Mark))
+                body = b"".join(map(self._voice.event, said))
                 self._exchange.reply(200, JSON_BODY + fact_headers(turn), body)
             case Reject() | Break():
                 self._exchange.fail(effect.failure)

@@ -22,6 +22,7 @@ from roost.core.events import (
     StreamEvent,
     Usage,
 )
+from roost.core.request import Continuation
 from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Seal, Send
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class Turn:
         self.dispatch: Dispatch | None = None
         self._withdrawn = False
         self.started: Started | None = None
+        self.replays = 0
+        self._spoke = False
         self.spent = Usage()
         self.arrived_s = self._loop.time()
         self.first_text_s: float | None = None
@@ -153,14 +156,26 @@ class Turn:
     # --- from the coordinator
 
     def on_dispatch(self, dispatch: Dispatch) -> None:
-        """Start over with a new attempt; legal only before any answer text."""
+        """Begin a new attempt: all over, or where the answer so far ends."""
         again = self.dispatch is not None
         self.dispatch = dispatch
-        self._withdrawn = False
-        self.started = None
-        self._answer.clear()
+        self._withdrawn = self._spoke = False
+        if dispatch.resumes_at:
+            self.replays += 1
+        else:
+            self.started = None
+            self._answer.clear()
         if again:
-            self.apply(self.relay.on_restart())
+            self.apply(self.relay.on_restart(dispatch.lost_to, self._loop.time()))
+
+    def asks(self) -> GenerateRequest:
+        """What the current attempt asks its node for."""
+        dispatch, said = self.dispatch, self.relay.said
+        if dispatch is None or not dispatch.resumes_at or said is None:
+            return self.request
+        assert said.tokens == dispatch.resumes_at, "nothing is said between a loss and its remedy"
+        continuation = Continuation(said.ids, dispatch.digest)
+        return msgspec.structs.replace(self.request, continuation=continuation)
 
     def on_withdrawn(self, attempt: int) -> None:
         """Hear nothing more of this attempt: its node may go on for a while before it knows."""
@@ -193,13 +208,15 @@ class Turn:
             case Delta():
                 self._on_text(event, listener)
             case Started():
-                self.started = event
-                self._spend(prompt_tokens=event.cached_tokens, cached_tokens=event.cached_tokens)
+                if not self.replays:
+                    cached = event.cached_tokens
+                    self.started = event
+                    self._spend(prompt_tokens=cached, cached_tokens=cached)
                 listener.started(self, event)
-            case PrefillProgress():
+            case PrefillProgress() if not self.replays:
                 self._spend(prompt_tokens=event.done)
             case Finished():
-                self.spent = event.usage
+                self.spent = self.relay.whole(event.usage)
                 listener.finished(self, event)
             case Failed():
                 return event.failure
@@ -213,9 +230,11 @@ class Turn:
         self._answer.append(event.text)
         self._spend(completion_tokens=self.spent.completion_tokens + event.tokens)
         now = self._loop.time()
+        if not self._spoke:
+            self._spoke = True
+            listener.first_token(self)
         if self.last_text_s is None:
             self.first_text_s = now
-            listener.first_token(self)
         else:
             listener.gap(now - self.last_text_s)
         self.last_text_s = now

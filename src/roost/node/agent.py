@@ -40,6 +40,7 @@ from roost.wire.messages import Cancel, Credit, Open, Status
 
 DRAINING = Failure("draining", "the node is shutting down")
 FENCED = Failure("fenced", "a newer attempt at the same work has taken over")
+OTHER_WEIGHTS = Failure("model_not_found", "the node has other weights under this name")
 TOO_LATE = Failure("deadline", "the request's deadline passed before the answer was complete")
 
 
@@ -278,6 +279,9 @@ class Agent:
         offer = self._workshop.offers.get(model)
         if offer is None:
             return no_model(model)
+        begun = message.request.continuation
+        if begun is not None and begun.digest != offer.digest:
+            return OTHER_WEIGHTS
         if message.deadline_s is not None and message.deadline_s <= 0:
             return TOO_LATE
         limit = self._settings.max_in_flight

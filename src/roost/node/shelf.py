@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -88,6 +89,7 @@ class Shelf:
             backend=self._backend_name(model),
             kv_bytes=kv.total if kv else None,
             kv_token_bytes=kv.per_token if kv else None,
+            digest=digest_of(model, self._backend_name(model)),
         )
 
     def _kv(self, model: Manifest) -> KvCost | None:
@@ -106,6 +108,20 @@ class Shelf:
     def _ctx(self, model: Manifest) -> int:
         wanted, own = self._settings.options.ctx, model.ctx_train
         return min(wanted or own, own) if own else wanted
+
+
+def digest_of(model: Manifest, backend: str) -> str:
+    """Name what a token's id means, and what comes after it: 32 digits, "" where it is not known.
+
+    Equal for equal weights under an equal template and tokeniser on the same backend.
+    """
+    if not model.digest or not backend:
+        return ""
+    facts = (
+        *(model.digest, backend, model.chat_template, model.bos, model.eos),
+        *(str(model.add_bos), str(model.vocab_size), *model.control_tokens),
+    )
+    return hashlib.sha256(repr(facts).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _file_name(name: str) -> str:

@@ -34,6 +34,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("roost_queued", "gauge", (), "Requests that wait in the gateway's queue."),
     Metric("roost_shed_total", "counter", ("reason",), "Requests refused for want of capacity."),
     Metric("roost_retries_total", "counter", ("reason",), "Attempts made again on another node."),
+    Metric("roost_replays_total", "counter", ("reason",), "Answers gone on with elsewhere."),
     Metric(
         "roost_cached_prompt_tokens_total", "counter", (), "Prompt tokens that needed no prefill."
     ),
@@ -88,6 +89,7 @@ EVENTS: dict[str, str] = {
     "link_down": "This node has lost a gateway and dials again.",
     "request_dispatched": "A request was given to a node; the policy and who came second too.",
     "request_retried": "An attempt failed before its first answer byte and is made again.",
+    "request_replayed": "A runtime or node died in mid-answer; another one goes on with it.",
     "request_shed": "A request was refused for want of capacity.",
     "request_repeated": "A request came again under its Idempotency-Key, and was not run.",
     "request_done": "A request has ended; outcome, node and counts are in the line.",

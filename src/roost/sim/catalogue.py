@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from roost.sim import defects, forgetful, mutants
+from roost.sim import defects, forgetful, losses, mutants
 from roost.sim.play import Parts, play
 from roost.sim.scenario import Scenario
 
@@ -169,6 +169,31 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         mutants.coordinator(mutants.NeverRaisesTheEpoch),
         "runtime_killed",
         "one_owner",
+    ),
+    ("replay a token behind", mutants.relay(losses.IsATokenBehind), "replayed", "replays_go_on"),
+    (
+        "replay told by its last part",
+        mutants.relay(losses.CountsTheLastAttempt),
+        "replayed",
+        "usage_adds_up",
+    ),
+    (
+        "replay on other weights",
+        mutants.coordinator(losses.OverlooksWeights),
+        "replayed",
+        "replays_go_on",
+    ),
+    (
+        "replay beyond the budget",
+        mutants.coordinator(losses.ReplaysBeyondTheBudget),
+        "deaths",
+        "retry_budget",
+    ),
+    (
+        "all replays at once",
+        mutants.settings(redispatch_per_node=99),
+        "replayed",
+        "survivors_are_spared",
     ),
     ("fleet cap ignored", mutants.settings(max_decodes=0), "capped", "caps_hold"),
     ("node cap ignored", mutants.settings(max_decodes_per_node=0), "capped", "caps_hold"),

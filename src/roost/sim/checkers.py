@@ -66,7 +66,8 @@ def _no_silent_truncation(history: History) -> Iterator[str]:
 def _no_retry_after_first_byte(history: History) -> Iterator[str]:
     for trace in history.traces.values():
         for opened in trace.opened:
-            if trace.first_byte_s is not None and opened.at_s > trace.first_byte_s:
+            late = trace.first_byte_s is not None and opened.at_s > trace.first_byte_s
+            if late and not opened.resumes_at:
                 yield f"{trace.request} attempt {opened.attempt} began after its first byte"
 
 
@@ -272,7 +273,7 @@ CHECKERS = (
     ),
     Checker(
         "no_retry_after_first_byte",
-        "Once a byte of the answer went out, no second attempt begins.",
+        "Once a byte of the answer went out, no second attempt begins, except to go on with it.",
         _no_retry_after_first_byte,
     ),
     Checker(
@@ -409,5 +410,15 @@ CHECKERS = (
         "returned_readers_miss_nothing",
         "A client that comes back has every event once, or knows which it has missed.",
         claims.returned_readers_miss_nothing,
+    ),
+    Checker(
+        "replays_go_on",
+        "An answer goes on only if asked to, at exactly n+1, on the same weights, up to its limit.",
+        claims.replays_go_on,
+    ),
+    Checker(
+        "usage_adds_up",
+        "However many attempts an answer took, its usage counts prompt and answer once.",
+        claims.usage_adds_up,
     ),
 )

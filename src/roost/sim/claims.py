@@ -229,3 +229,34 @@ def returned_readers_miss_nothing(history: History) -> Iterator[str]:
         told_of_gaps = any(number < 0 for number, _ in trace.received)
         if trace.read_whole and not told_of_gaps and text != trace.text:
             yield f"{trace.request} read {text!r} to its end, of {trace.text!r}"
+
+
+def replays_go_on(history: History) -> Iterator[str]:
+    """A dispatch behind the first token goes on where the answer is, and nothing else does."""
+    for trace in history.traces.values():
+        begun_on = ""
+        for opened in trace.opened:
+            begun_on = begun_on if opened.resumes_at else opened.digest
+            where = f"{trace.request} attempt {opened.attempt}"
+            if opened.resumes_at != opened.heard:
+                yield f"{where} goes on at {opened.resumes_at}, {opened.heard} tokens had come"
+            if not opened.resumes_at:
+                continue
+            if not trace.replays or opened.resumes_at > history.replay_max_tokens:
+                yield f"{where} goes on with {opened.resumes_at} tokens, which it may not"
+            if opened.digest != begun_on:
+                yield f"{where} goes on with other weights on {opened.node}"
+
+
+def usage_adds_up(history: History) -> Iterator[str]:
+    """What a client is told that it took is what it was sent."""
+    for trace in history.traces.values():
+        told = trace.told
+        if told is None:
+            continue
+        sent = len(trace.text.split())
+        if (told.prompt_tokens, told.completion_tokens) != (trace.prompt_tokens, sent):
+            yield (
+                f"{trace.request} was told {told.prompt_tokens} + {told.completion_tokens} tokens, "
+                f"and had {trace.prompt_tokens} + {sent}"
+            )

@@ -8,6 +8,7 @@ import msgspec
 
 from roost.core.events import Delta, StreamEvent
 from roost.core.ids import RequestId
+from roost.fleet.relay_effects import Mark
 from roost.sim.front import Front
 from roost.sim.world import World
 
@@ -19,7 +20,8 @@ class Manners(msgspec.Struct, frozen=True):
 
     `chars_per_s` is how fast it reads, `stuck_after` after how many writes it stops reading,
     `vanish_s` and `vanish_after` when it hangs up: after a time, or after so many writes;
-    `cancel_s` when it asks for its request to be stopped and waits for the answer to that.
+    `cancel_s` when it asks for its request to be stopped and waits for the answer to that;
+    `replays` asks for somebody to go on after a death.
     """
 
     streamed: bool = True
@@ -29,6 +31,7 @@ class Manners(msgspec.Struct, frozen=True):
     vanish_after: int | None = None
     cancel_s: float | None = None
     timeout_s: float | None = None
+    replays: bool = False
 
 
 class Client:
@@ -47,7 +50,7 @@ class Client:
         if manners.cancel_s is not None:
             world.at(manners.cancel_s, self._cancel)
 
-    def take(self, events: Sequence[StreamEvent], written: Callable[[], None]) -> None:
+    def take(self, events: Sequence[StreamEvent | Mark], written: Callable[[], None]) -> None:
         """Receive these, at this client's own speed."""
         self._receive(sum(len(e.text) for e in events if isinstance(e, Delta)), written)
 

@@ -47,6 +47,20 @@ def answer_of(request: GenerateRequest) -> list[str]:
     return pieces
 
 
+def token_of(piece: str, weights: str) -> int:
+    """The id of a piece of text, which is another one in each model."""
+    return crc32(f"{weights} {piece}".encode())
+
+
+def rest_of(request: GenerateRequest, weights: str) -> list[str]:
+    """What is left of the answer behind what was said; nonsense if other weights have said it."""
+    pieces, said = answer_of(request), request.said
+    rest = pieces[len(said) :]
+    if said == tuple(token_of(piece, weights) for piece in pieces[: len(said)]):
+        return rest
+    return [f"{_hash(f'{said} {piece}'.encode()).hex()} " for piece in rest]
+
+
 def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=3).digest()
 
@@ -70,8 +84,9 @@ class _Stream:
 class Engine(Process):
     """One runtime: slots with KV, prefill in steps, one token per step and stream."""
 
-    def __init__(self, world: World, name: str, costs: Costs) -> None:
+    def __init__(self, world: World, name: str, costs: Costs, weights: str = "w") -> None:
         super().__init__(world, name)
+        self._weights = weights
         self.costs = costs
         self.emit: Callable[[StreamKey, StreamEvent], None] = _nobody
         self.closed: Callable[[StreamKey, Failure | None], None] = _nobody
@@ -81,7 +96,7 @@ class Engine(Process):
     def open(self, key: StreamKey, prepared: Prepared, use: SlotUse) -> None:
         """Run a request on a slot."""
         assert all(s.slot != use.slot for s in self.streams.values()), "one stream on one slot"
-        stream = _Stream(key, prepared, use.slot, answer_of(prepared.request))
+        stream = _Stream(key, prepared, use.slot, rest_of(prepared.request, self._weights))
         held = self._kv.get(use.slot, ()) if use.reuse else ()
         # The last token is always computed anew: its logits are what the answer begins with.
         stream.cached = min(_common(held, prepared.tokens), len(prepared.tokens) - 1)
@@ -132,16 +147,20 @@ class Engine(Process):
             self.emit(stream.key, PrefillProgress(stream.prefilled, total))
             self._next(stream)
         elif stream.said < len(stream.pieces):
+            piece = stream.pieces[stream.said]
             stream.said += 1
-            self.emit(stream.key, Delta(stream.pieces[stream.said - 1]))
+            asked = stream.prepared.request.return_tokens
+            ids = (token_of(piece, self._weights),) if asked else ()
+            self.emit(stream.key, Delta(piece, ids=ids))
             self._next(stream)
         else:
             self._finish(stream)
 
     def _finish(self, stream: _Stream) -> None:
         stream.ended = True
-        limit = stream.prepared.request.max_tokens
-        reason: FinishReason = "length" if stream.said == limit else "stop"
+        request = stream.prepared.request
+        complete = len(request.said) + stream.said == request.max_tokens
+        reason: FinishReason = "length" if complete else "stop"
         usage = Spent(len(stream.prepared.tokens), stream.cached, stream.said)
         self.emit(stream.key, Finished(reason, usage))
         self.after(self.costs.stop_s, lambda: self._close(stream))

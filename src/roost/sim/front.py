@@ -10,10 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import NodeId, RequestId, StreamId
-from roost.core.request import GenerateRequest, Terms
+from roost.core.request import Continuation, GenerateRequest, Terms
 from roost.errors import Failure
 from roost.fleet.effects import (
     Answer,
@@ -35,6 +37,7 @@ from roost.fleet.relay_effects import (
     RelayEffect,
     Send,
 )
+from roost.fleet.said import Said
 from roost.sim.ledger import Ledger
 from roost.sim.lines import FrontParts, Line, Reader, Turn
 from roost.sim.network import Connection, End, Packet
@@ -82,11 +85,13 @@ class Front:
     ) -> None:
         """A client's request has been received."""
         now = self._world.now
-        relay = self._parts.relay(self._parts.relay_settings, streamed, now)
+        limits = self._parts.relay_settings
+        said = Said(limits.replay_max_tokens) if terms.on_loss == "replay" else None
+        relay = self._parts.relay(limits, streamed, now, said)
         turn = Turn(request, terms, relay, reader, self._relay_alarm(terms.request_id))
         self.turns[terms.request_id] = turn
         turn.alarm.set(relay.next_tick())
-        self._feed(self.coordinator.on_request(terms, request.model, now))
+        self._feed(self.coordinator.on_request(terms, request.model, now, said))
         self._ledger.admitted()
 
     def hang_up(self, request: RequestId) -> None:
@@ -239,9 +244,11 @@ class Front:
     ) -> None:
         now = self._world.now
         if isinstance(event, Delta):
-            first = turn is None or not turn.answer
+            first = turn is None or not turn.spoke
             if turn is not None:
+                turn.spoke = True
                 turn.answer.append(event.text)
+                self._ledger.heard_tokens(request, event.tokens)
             if first:
                 self._ledger.spoke(request, attempt)
                 self._feed(self.coordinator.on_first_token(request, attempt, now))
@@ -304,10 +311,15 @@ class Front:
     def _dispatch(self, effect: Dispatch) -> None:
         turn, line = self.turns[effect.request], self.lines[effect.node]
         again = turn.dispatch is not None
-        turn.dispatch, turn.withdrawn = effect, False
-        turn.answer.clear()
+        turn.dispatch, turn.withdrawn, turn.spoke = effect, False, False
+        asked = turn.request
+        if effect.resumes_at and turn.relay.said is not None:
+            begun = Continuation(turn.relay.said.ids, effect.digest)
+            asked = msgspec.structs.replace(asked, continuation=begun)
+        else:
+            turn.answer.clear()
         if again:
-            self._relayed(turn, turn.relay.on_restart())
+            self._relayed(turn, turn.relay.on_restart(effect.lost_to, self._world.now))
         stream = StreamId(line.opened)
         line.opened += 1
         line.streams[stream] = (effect.request, effect.attempt)
@@ -317,8 +329,8 @@ class Front:
             stream,
             effect.request,
             turn.terms.tenant,
-            turn.request,
-            self._parts.relay_settings.buffer_events,
+            asked,
+            turn.relay.room,
             effect.deadline_s,
             Fence(effect.request, Epoch(1, effect.epoch, "sim")),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from roost.core.events import Usage
 from roost.core.fence import Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
@@ -25,7 +26,8 @@ class Opened:
     `fleet_held` and `node_held` count places of all models, everywhere and on that node; `bereaved`
     how many on that node were hit by a death before and have not said anything since; `started`
     says that it held a slot, `died` that it ended by the death of its runtime or node.
-    `epoch` is what fences it off from earlier ones.
+    `epoch` is what fences it off from earlier ones. `resumes_at` is after how many tokens it was to
+    go on, `heard` how many had come until then, and `digest` what the node had said it has.
     `lost_after_s` is how long the node had been silent when the request was taken away from it,
     `over_s` when the attempt ended, in whatever way, as far as the gateway could know.
     """
@@ -49,6 +51,9 @@ class Opened:
     started: bool = False
     died: bool = False
     epoch: int = 0
+    resumes_at: int = 0
+    heard: int = 0
+    digest: str = ""
 
 
 @dataclass(slots=True)
@@ -73,6 +78,10 @@ class Trace:
     tenant: str = ""
     class_: str = "interactive"
     cancelled_s: float | None = None
+    replays: bool = False
+    heard: int = 0
+    told: Usage | None = None
+    prompt_tokens: int = 0
     key: str = ""
     fingerprint: bytes = b""
     received: list[tuple[int, str]] | None = None
@@ -157,6 +166,7 @@ class History:
     max_decodes_per_node: int = 0
     class_one_in: int = 8
     redispatch_per_node: int = 2
+    replay_max_tokens: int = 4096
     traces: dict[RequestId, Trace] = field(default_factory=dict)
     key_ttl_s: float = 0.0
     repeats: list[Repeat] = field(default_factory=list)

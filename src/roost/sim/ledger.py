@@ -11,6 +11,7 @@ from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure, Fault
 from roost.fleet.effects import Dispatch, Report
+from roost.fleet.relay_effects import Mark
 from roost.sim.history import Ending, History, Opened, Trace
 from roost.sim.world import World
 
@@ -87,7 +88,8 @@ class Ledger:
             self._broken.discard(report.node)
         if report.event == "node_left" and report.node is not None:
             self.gone(report.node)
-        if report.event == "request_retried" and report.request is not None:
+        again = report.event in {"request_retried", "request_replayed"}
+        if again and report.request is not None:
             trace = self.history.traces[report.request]
             trace.retries.append(self._world.now)
             trace.opened[-1].died = report.reason in {"runtime_died", "node_lost"}
@@ -155,6 +157,11 @@ class Ledger:
         limit = min(offer.slots, report.max_in_flight) if offer is not None else 0
         return self._places[node, model] < limit
 
+    def _digest(self, node: NodeId, model: ModelId) -> str:
+        report = self._reports.get(node)
+        offers = () if report is None else report.models
+        return next((offer.digest for offer in offers if offer.model == model), "")
+
     def _capped(self, node: NodeId) -> bool:
         """Whether a cap of the settings forbids more, here or everywhere."""
         history = self.history
@@ -189,8 +196,11 @@ class Ledger:
             fleet_held=len(self._out),
             node_held=sum(on == effect.node for on, _ in self._out.values()),
             epoch=effect.epoch,
+            resumes_at=effect.resumes_at,
+            digest=self._digest(effect.node, model),
         )
         trace = self.history.traces[effect.request]
+        opened.heard = trace.heard
         if trace.retries:
             self._bereaved[effect.request, effect.attempt] = effect.node
             opened.bereaved = sum(on == effect.node for on in self._bereaved.values())
@@ -221,6 +231,10 @@ class Ledger:
         trace.cached_tokens = started.cached_tokens
         trace.opened[-1].started = True
 
+    def heard_tokens(self, request: RequestId, tokens: int) -> None:
+        """So many tokens more of an answer have come, of the attempt that counts."""
+        self.history.traces[request].heard += tokens
+
     def spoke(self, request: RequestId, attempt: int) -> None:
         """An attempt has said its first word."""
         self._bereaved.pop((request, attempt), None)
@@ -229,7 +243,7 @@ class Ledger:
         """A client was promised an answer with status 200."""
         self._world.log(f"commit {request}")
 
-    def sent(self, request: RequestId, events: Sequence[StreamEvent]) -> None:
+    def sent(self, request: RequestId, events: Sequence[StreamEvent | Mark]) -> None:
         """These were handed to the client's writer."""
         trace = self.history.traces[request]
         for event in events:
@@ -239,6 +253,8 @@ class Ledger:
                 trace.text += event.text
                 trace.first_byte_s = trace.first_byte_s or self._world.now
             trace.saw_last_event = isinstance(event, Finished)
+            if isinstance(event, Finished):
+                trace.told = event.usage
         self._world.log(f"sent {request} {len(trace.text)}")
 
     def ended(self, request: RequestId, ending: Ending, failure: Failure | None) -> None:

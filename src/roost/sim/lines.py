@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -14,15 +14,19 @@ from roost.core.request import GenerateRequest, Terms
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch
 from roost.fleet.relay import Relay, RelaySettings
+from roost.fleet.relay_effects import Mark
+from roost.fleet.said import Said
 from roost.sim.network import Connection
 from roost.sim.world import Alarm
 from roost.wire.link import GatewayEnd
+
+RelayMaker: TypeAlias = Callable[[RelaySettings, bool, float, Said | None], Relay]
 
 
 class Reader(Protocol):
     """A client's end of its connection."""
 
-    def take(self, events: Sequence[StreamEvent], written: Callable[[], None]) -> None:
+    def take(self, events: Sequence[StreamEvent | Mark], written: Callable[[], None]) -> None:
         """Receive these; `written` is called when the socket has room again."""
         ...
 
@@ -47,6 +51,7 @@ class Turn:
     dispatch: Dispatch | None = None
     answer: list[str] = field(default_factory=list)
     withdrawn: bool = False
+    spoke: bool = False
 
 
 class Line:
@@ -67,5 +72,5 @@ class FrontParts(msgspec.Struct, frozen=True):
     """What the gateway is made of; tests put defective parts in."""
 
     coordinator: Coordinator
-    relay: Callable[[RelaySettings, bool, float], Relay]
+    relay: RelayMaker
     relay_settings: RelaySettings

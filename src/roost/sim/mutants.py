@@ -6,7 +6,7 @@ its docstring. The wiring is the production one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -23,7 +23,7 @@ from roost.fleet.effects import Dispatch, Effect, Withdraw
 from roost.fleet.field import Field, field_of
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.prospects import Prospects
-from roost.fleet.relay import Relay, RelaySettings
+from roost.fleet.relay import Relay
 from roost.fleet.relay_effects import Abandon, Done, Grant, RelayEffect, Send
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
@@ -32,6 +32,7 @@ from roost.node.agent import Agent
 from roost.node.fence import Fences, Standing
 from roost.node.settings import AgentSettings
 from roost.sim.front import Front
+from roost.sim.lines import RelayMaker
 from roost.sim.play import Parts
 from roost.wire.messages import Cancel, Credit, Open, Released
 
@@ -208,7 +209,7 @@ class NeverLooksAgain(Coordinator):
 class Lenient(Relay):
     """A relay that lets an answer begin again, so that the damage reaches the client."""
 
-    def on_restart(self) -> list[RelayEffect]:
+    def on_restart(self, lost_to: str, now: float) -> list[RelayEffect]:
         """Begin again without asking."""
         return []
 
@@ -391,8 +392,8 @@ def relay(kind: type[Relay]) -> Parts:
     return Parts(relay=_relay(kind))
 
 
-def _relay(kind: type[Relay]) -> Callable[[RelaySettings, bool, float], Relay]:
-    return lambda given, streamed, now: kind(given, streamed=streamed, now=now)
+def _relay(kind: type[Relay]) -> RelayMaker:
+    return lambda given, streamed, now, said: kind(given, streamed=streamed, now=now, said=said)
 
 
 def agent(kind: type[Agent]) -> Parts:

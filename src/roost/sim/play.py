@@ -12,6 +12,7 @@ from roost.core.snapshots import ModelOffer
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.routing import Dice
+from roost.fleet.said import Said
 from roost.fleet.settings import FleetSettings
 from roost.node.agent import Agent
 from roost.node.settings import AgentSettings
@@ -20,7 +21,7 @@ from roost.sim.faults import AFTERMATH_S, Faults
 from roost.sim.front import Front
 from roost.sim.history import History, Rest
 from roost.sim.ledger import Ledger
-from roost.sim.lines import FrontParts
+from roost.sim.lines import FrontParts, RelayMaker
 from roost.sim.network import Network
 from roost.sim.scenario import Scenario
 from roost.sim.worker import Worker, WorkerSpec
@@ -28,8 +29,13 @@ from roost.sim.workload import ClientParts, Workload
 from roost.sim.world import World
 
 
-def _relay(settings: RelaySettings, streamed: bool, now: float) -> Relay:  # noqa: FBT001
-    return Relay(settings, streamed=streamed, now=now)
+def _relay(
+    settings: RelaySettings,
+    streamed: bool,  # noqa: FBT001
+    now: float,
+    said: Said | None,
+) -> Relay:
+    return Relay(settings, streamed=streamed, now=now, said=said)
 
 
 def _agent(settings: AgentSettings, offers: Sequence[ModelOffer]) -> Agent:
@@ -40,7 +46,7 @@ class Parts(msgspec.Struct, frozen=True):
     """The machines under test; a test of the checkers puts defective ones in."""
 
     coordinator: Callable[[FleetSettings, Dice], Coordinator] = Coordinator
-    relay: Callable[[RelaySettings, bool, float], Relay] = _relay
+    relay: RelayMaker = _relay
     agent: Callable[[AgentSettings, Sequence[ModelOffer]], Agent] = _agent
     front: Callable[[World, FrontParts, Ledger], Front] = Front
     clients: ClientParts = ClientParts()
@@ -175,13 +181,17 @@ def _history(scenario: Scenario) -> History:
         class_one_in=fleet.class_one_in,
         redispatch_per_node=fleet.redispatch_per_node,
         key_ttl_s=scenario.idempotency.ttl_s,
+        replay_max_tokens=scenario.relay.replay_max_tokens,
     )
 
 
 def _specs(scenario: Scenario) -> list[WorkerSpec]:
     specs: list[WorkerSpec] = []
     for machines in scenario.machines:
-        offers = tuple(ModelOffer(ModelId(m), machines.slots, 4096) for m in machines.models)
+        offers = tuple(
+            ModelOffer(ModelId(m), machines.slots, 4096, digest=machines.weights)
+            for m in machines.models
+        )
         costs = machines.costs.slower(machines.slower)
         for _ in range(machines.count):
             node = NodeId(f"n{len(specs) + 1}")

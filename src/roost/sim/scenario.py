@@ -36,13 +36,17 @@ FaultKind = Literal[
 
 
 class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`count` equal machines; `slower` is how many times slower than `costs` they compute."""
+    """`count` equal machines; `slower` is how many times slower than `costs` they compute.
+
+    Machines of other `weights` have another model under the same name.
+    """
 
     count: int = 2
     models: tuple[str, ...] = ("m",)
     slots: int = 2
     max_in_flight: int | None = None
     slower: float = 1.0
+    weights: str = "w"
     costs: Costs = Costs()
 
 
@@ -55,7 +59,8 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     many long system prompts of `prefix_words`. `long_answers` is the share of requests that ask for
     ten times the usual answer. One more tenant begins `flood_per_s` conversations of one turn in
     the time `flood_s`. `agent` and `bulk` are shares of conversations of these classes.
-    `cancel` is the share of requests that are cancelled by their id, like `vanish`.
+    `cancel` is the share of requests that are cancelled by their id, like `vanish`; `replay` of
+    those whose answer somebody else is to go on with after a death.
     `keyed` is the share of requests with one of `keys` keys, which all tenants use; each is sent
     again `again` times, after `again_s`, a share of `changed` with another body and of `strangers`
     by another tenant.
@@ -94,6 +99,7 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wander: float = 0.0
     wander_s: Span = (0.0, 3.0)
     away_s: Span = (0.0, 3.0)
+    replay: float = 0.0
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

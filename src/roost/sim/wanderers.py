@@ -9,6 +9,7 @@ import msgspec
 
 from roost.core.events import Delta, StreamEvent
 from roost.core.ids import RequestId
+from roost.fleet.relay_effects import Mark
 from roost.fleet.stream_log import StreamLog
 from roost.sim.front import Front
 from roost.sim.history import Trace
@@ -61,9 +62,11 @@ class Reel:
 
     # --- from the relay
 
-    def take(self, events: Sequence[StreamEvent], written: Action) -> None:
+    def take(self, events: Sequence[StreamEvent | Mark], written: Action) -> None:
         """The stream goes on."""
         for event in events:
+            if isinstance(event, Mark):
+                continue
             text = event.text if isinstance(event, Delta) else ""
             self.log.on_block(f"{self.log.next} {text}".encode())
         self._written = written

@@ -317,7 +317,8 @@ class Worker:
                     engine.pause(effect.key, paused=effect.paused)
 
     def _load(self, effect: Load) -> None:
-        engine = Engine(self._world, effect.runtime, self.costs)
+        weights = next(o.digest for o in self.spec.offers if o.model == effect.model)
+        engine = Engine(self._world, effect.runtime, self.costs, weights)
         engine.emit, engine.closed = self._emitted, self._engine_closed
         self.engines[effect.runtime] = engine
         half = partial(self._progress, effect.runtime)
@@ -363,10 +364,11 @@ class Worker:
         if effect.runtime not in self.engines:
             self._perform(self.agent.on_prepare_failed(effect.key, DIED, now))
             return
-        tokens = prompt_tokens(effect.request)
+        said = effect.request.said
+        tokens = prompt_tokens(effect.request) + said
         ctx = next(o.ctx for o in self.spec.offers if o.model == effect.request.model)
-        limit = min(effect.request.max_tokens or ctx, ctx - len(tokens))
-        if limit < 1:
+        limit = min((effect.request.max_tokens or ctx) - len(said), ctx - len(tokens))
+        if limit < (0 if said else 1):
             self._perform(self.agent.on_prepare_failed(effect.key, TOO_LONG, now))
         else:
             prepared = Prepared(effect.request, tokens, limit)

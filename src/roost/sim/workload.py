@@ -15,7 +15,7 @@ from roost.fleet.idempotency import Claim, Idempotency, IdempotencySettings
 from roost.fleet.stream_log import StreamLog
 from roost.sim import repeats, wanderers
 from roost.sim.clients import Client, Manners
-from roost.sim.compute import answer_of
+from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.front import Front
 from roost.sim.history import Trace
 from roost.sim.ledger import Ledger
@@ -119,6 +119,7 @@ class Workload:
             cancel_s=dice.uniform(*traffic.vanish_s)
             if traffic.cancel and roll() < traffic.cancel
             else None,
+            replays=bool(traffic.replay) and roll() < traffic.replay,
         )
 
     def think(self, talk: Conversation) -> None:
@@ -180,10 +181,13 @@ class Workload:
             prompt_bytes=sum(len(message.content) for message in messages),
             max_tokens=most,
             class_=talk.class_,
+            on_loss="replay" if manners.replays else "error",
         )
+        request = msgspec.structs.replace(request, return_tokens=manners.replays)
         oracle = tuple(answer_of(request))
         trace = Trace(rid, request.model, talk.turn, self._world.now, oracle)
         trace.tenant, trace.class_ = talk.tenant, talk.class_
+        trace.replays, trace.prompt_tokens = manners.replays, len(prompt_tokens(request))
         asked = Asked(trace, request, terms, messages, manners, lambda: talk.answered(trace))
         keyed = repeats.plan(self._traffic, talk.dice)
         claim = None

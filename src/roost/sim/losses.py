@@ -1,0 +1,82 @@
+"""MACHINE: more defective machines: how answers are gone on with after a death."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from roost.core.events import Delta, StreamEvent, Usage
+from roost.core.ids import NodeId
+from roost.errors import Failure
+from roost.fleet.assigning import Assigner
+from roost.fleet.calls import Call
+from roost.fleet.coordinator import Coordinator
+from roost.fleet.field import Field
+from roost.fleet.mishaps import Mishaps
+from roost.fleet.relay import Relay
+from roost.fleet.retrying import Recovery, Verdict
+from roost.fleet.routing import Dice
+from roost.fleet.settings import FleetSettings
+
+
+class IsATokenBehind(Relay):
+    """What it keeps to be gone on with lacks the newest token."""
+
+    _newest: Delta | None = None
+
+    def _take(self, event: StreamEvent) -> None:
+        said = self.said
+        if said is not None and isinstance(event, Delta):
+            self.said = None
+            super()._take(event)
+            self.said = said
+            if self._newest is not None:
+                said.add(self._newest)
+            self._newest = event
+        else:
+            super()._take(event)
+
+
+class CountsTheLastAttempt(Relay):
+    """Of an answer that took several attempts it tells the usage of the last."""
+
+    def whole(self, usage: Usage) -> Usage:
+        """Hand it on as it is."""
+        return usage
+
+
+class _AnyWeights(Assigner):
+    def _field(self, call: Call, now: float) -> Field:
+        return self._books.prospects.candidates(call.model, now)
+
+
+class OverlooksWeights(Coordinator):
+    """Whatever has the model's name may go on with an answer."""
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice)
+        self._assigner = _AnyWeights(self._books)
+        self._mishaps = Mishaps(self._books, self._assigner.hope)
+
+
+class _Lavish(Recovery):
+    def judge(
+        self,
+        call: Call,
+        node: NodeId,
+        failure: Failure,
+        now: float,
+        *,
+        elsewhere: Callable[[], bool],
+        again: Callable[[], bool],
+    ) -> Verdict:
+        if call.resumes_at:
+            return "elsewhere" if elsewhere() else "answer"
+        return super().judge(call, node, failure, now, elsewhere=elsewhere, again=again)
+
+
+class ReplaysBeyondTheBudget(Coordinator):
+    """To go on with an answer costs nothing, however often."""
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice)
+        self._books.recovery = _Lavish(settings)
