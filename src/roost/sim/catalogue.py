@@ -348,7 +348,7 @@ _CASES: list[tuple[str, Parts, str, str]] = [
 SEEDS = {
     "late events shown to the client": 2,
     "retry in place": 3,
-    "lost link ignored by the node": 2,
+    "lost link ignored by the node": 3,
     "all the bereaved at once": 2,
     "classes not known": 2,
     "board blind to leases": 2,
