@@ -11,6 +11,7 @@ them like the history that other clients send.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ from roost.fleet.conversations import Conversations, ConversationSettings, conve
 from roost.fleet.relay import Relay, RelaySettings
 from roost.gateway.asked import CLASS_HEADER, asked_class
 from roost.gateway.infer_outlet import InferOutlet
+from roost.gateway.lifelines import Held
 from roost.gateway.scribe import StreamScribe
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turn import Turn
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from roost.core.ids import RequestId
     from roost.core.request import Message
     from roost.gateway.archive import Archive
+    from roost.gateway.lifelines import Lifelines
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call
 
@@ -55,6 +58,13 @@ class InferSettings(msgspec.Struct, frozen=True):
     strict: bool = False
     legacy_503: bool = False
     terminal_event: bool = True
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A turn's way to its client: what it is written through, and what the client holds on to."""
+
+    relay: Relay
+    held: Held
 
 
 class Speech:
@@ -89,8 +99,11 @@ class Speech:
 class Infer:
     """Serves system 1's clients."""
 
-    def __init__(self, mind: Mind, archive: Archive, settings: InferSettings) -> None:
+    def __init__(
+        self, mind: Mind, archive: Archive, settings: InferSettings, lifelines: Lifelines
+    ) -> None:
         self._mind = mind
+        self._lifelines = lifelines
         self._archive = archive
         self._settings = settings
         self.conversations = Conversations(settings.conversations)
@@ -110,6 +123,7 @@ class Infer:
                 raise missing("conversation_id")
             terms = _terms(call, asked)
             relay = self._relay(asked)
+            held = self._lifelines.asked(call, _fingerprint(body), asked.roost.get("reattach_s"))
         except RoostError as error:
             self._mind.metrics("roost_requests_total", "rejected", DIALECT).inc()
             call.exchange.fail(error.failure)
@@ -117,7 +131,8 @@ class Infer:
         if asked.ignored:
             names = list(asked.ignored)
             self._mind.log.debug("fields_ignored", request=terms.request_id, fields=names)
-        self._expect(call, asked, terms, relay)
+        if not self._lifelines.answered(call, held, DIALECT):
+            self._expect(call, asked, terms, Line(relay, held))
 
     def _relay(self, asked: InferAsked) -> Relay:
         settings = self._settings.relay
@@ -128,7 +143,7 @@ class Infer:
         settings = msgspec.structs.replace(settings, on_full=on_full)
         return Relay(settings, streamed=True, now=self._mind.now_s)
 
-    def _expect(self, call: Call, asked: InferAsked, terms: Terms, relay: Relay) -> None:
+    def _expect(self, call: Call, asked: InferAsked, terms: Terms, line: Line) -> None:
         """Look after the client while its turn waits for the one before."""
         key = conversation_key(call.tenant, asked.conversation)
         request = terms.request_id
@@ -136,17 +151,24 @@ class Infer:
         def case(failure: Failure) -> InferCase:
             return self._case(speech, failure)
 
-        voice = InferStream(terminal=self._settings.terminal_event)
-        scribe = StreamScribe(InferOutlet(call.exchange, case), voice)
-        turn = Turn(asked.request, terms, relay, scribe, DIALECT)
+        reel = self._lifelines.reel(call, line.held, lambda why: self._voice().error(why))
+        base = InferOutlet(reel or call.exchange, case)
+        outlet = self._lifelines.outlet(line.held, line.relay, base, numbered=reel is not None)
+        turn = Turn(asked.request, terms, line.relay, StreamScribe(outlet, self._voice()), DIALECT)
         turn.keeper = self
         speech = Speech(key, asked, turn, self._mind.now_s)
         self._speeches[request] = speech
-        call.exchange.watcher = turn
+        if reel is None:
+            call.exchange.watcher = turn
+        else:
+            reel.watcher = turn
         self._mind.expect(turn)
         if terms.timeout_s is not None:
             speech.timer = self._loop.call_later(terms.timeout_s, self._late, speech)
         self._perform(self.conversations.on_turn(key, request, self._mind.now_s))
+
+    def _voice(self) -> InferStream:
+        return InferStream(terminal=self._settings.terminal_event)
 
     # --- the registry's effects
 
@@ -298,6 +320,11 @@ def _messages(asked: InferAsked) -> tuple[Message, ...]:
     prompt = asked.request.prompt
     assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
     return prompt.messages
+
+
+def _fingerprint(body: bytes) -> bytes:
+    """Hash what makes a turn the same as another one."""
+    return hashlib.blake2b(f"{DIALECT}\0".encode() + body, digest_size=32).digest()
 
 
 def _terms(call: Call, asked: InferAsked) -> Terms:
