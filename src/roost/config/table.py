@@ -200,7 +200,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("upstream.probe_path", "", "", "Address to probe; empty tries the usual ones."),
     _seconds("upstream.probe_s", 2, "Between probes of a server, and until one must answer."),
     _seconds("upstream.models_s", 30, "Between looks at what a healthy server lists."),
-    _seconds("upstream.stall_s", 30, "Silence of all its answers at which a server hangs."),
+    _seconds("upstream.stall_s", 30, "Silence of all its answers: others are taken first."),
     _seconds("upstream.connect_s", 2, "Until a connection to a server must stand."),
     _seconds("upstream.kept_s", 4, "How long an unused connection to a server is kept."),
     _seconds("upstream.first_byte_s", 600, "Until the first byte of an answer must have come."),
