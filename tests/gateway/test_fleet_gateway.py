@@ -16,7 +16,6 @@ from roost.core.request import ChatPrompt
 from roost.errors import Failure
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
-from roost.wire.heartbeat import LinkSettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
@@ -134,26 +133,6 @@ def _dying(node: Puppet) -> Callable[[Open], None]:
 
 def _answering(node: Puppet, text: str) -> Callable[[Open], None]:
     return lambda opened: node.answer(opened, text, cached=3)
-
-
-@pytest.mark.slow
-async def test_a_node_that_only_answers_pings_is_alive() -> None:
-    """Pings and their answers are signs of life, although nobody behind the link sees them."""
-    fleet = msgspec.structs.replace(SETTINGS.fleet, link_suspect_s=0.15, link_stale_s=0.25)
-    link = msgspec.structs.replace(SETTINGS.link, link=LinkSettings(ping_s=0.02))
-    async with staged(msgspec.structs.replace(SETTINGS, fleet=fleet, link=link)) as stage:
-        stage.add_node("quiet")
-        await stage.ready()
-        loop = asyncio.get_running_loop()
-        enough_s = loop.time() + 4 * fleet.link_stale_s
-        looks: list[bool] = []
-
-        def long_enough() -> bool:
-            looks.append(is_alive(stage, "quiet"))
-            return loop.time() > enough_s
-
-        await until(long_enough)
-        assert all(looks)
 
 
 async def test_a_client_that_leaves_cancels_in_every_phase(stage: Stage) -> None:
