@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from roost.sim import defects, forgetful, losses, mutants
+from roost.sim import defects, forgetful, losses, mutants, talk_defects
 from roost.sim.play import Parts, play
 from roost.sim.scenario import Scenario
 
@@ -343,6 +343,56 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         "wandering",
         "returned_readers_miss_nothing",
     ),
+    (
+        "turns begin at once",
+        mutants.registry(talk_defects.BeginsAtOnce),
+        "named",
+        "turns_take_turns",
+    ),
+    (
+        "the latest turn first",
+        mutants.registry(talk_defects.ServesTheLatest),
+        "named",
+        "turns_take_turns",
+    ),
+    (
+        "running turns swept away",
+        mutants.registry(talk_defects.SweepsTheActive),
+        "named",
+        "turns_take_turns",
+    ),
+    (
+        "past recalled too early",
+        mutants.talks(talk_defects.RecallsTooEarly),
+        "named",
+        "conversations_never_fork",
+    ),
+    (
+        "cut answers forgotten",
+        mutants.talks(talk_defects.ForgetsCutAnswers),
+        "named",
+        "conversations_never_fork",
+    ),
+    (
+        "unanswered questions kept",
+        mutants.talks(talk_defects.KeepsTheUnanswered),
+        "named",
+        "conversations_never_fork",
+    ),
+    ("end told first", mutants.relay(talk_defects.TellsTheEndFirst), "named", "ends_are_kept"),
+    ("drops untold", mutants.relay(talk_defects.DropsUntold), "dropping", "tokens_contiguous"),
+    (
+        "the newest dropped",
+        mutants.relay(talk_defects.DropsTheNewest),
+        "dropping",
+        "drops_are_told",
+    ),
+    (
+        "dropped unasked",
+        mutants.relay(talk_defects.DropsUnasked),
+        "slow_clients",
+        "drops_are_told",
+    ),
 ]
 
 SEEDS = {
@@ -352,6 +402,7 @@ SEEDS = {
     "all the bereaved at once": 2,
     "classes not known": 2,
     "board blind to leases": 2,
+    "cut answers forgotten": 4,
 }
 """Seeds of those that the first one does not show."""
 

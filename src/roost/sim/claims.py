@@ -254,7 +254,8 @@ def usage_adds_up(history: History) -> Iterator[str]:
         told = trace.told
         if told is None:
             continue
-        sent = len(trace.text.split())
+        # What was dropped has been computed: it is part of what the answer took.
+        sent = len(trace.oracle) if trace.dropped else len(trace.text.split())
         if (told.prompt_tokens, told.completion_tokens) != (trace.prompt_tokens, sent):
             yield (
                 f"{trace.request} was told {told.prompt_tokens} + {told.completion_tokens} tokens, "

@@ -14,7 +14,7 @@ import msgspec
 
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent
 from roost.core.fence import Epoch, Fence
-from roost.core.ids import NodeId, RequestId, StreamId
+from roost.core.ids import ConversationKey, NodeId, RequestId, StreamId
 from roost.core.request import Continuation, GenerateRequest, Terms
 from roost.errors import Failure
 from roost.fleet.effects import (
@@ -26,6 +26,7 @@ from roost.fleet.effects import (
     Waiting,
     Withdraw,
 )
+from roost.fleet.relay import Relay
 from roost.fleet.relay_effects import (
     Abandon,
     Break,
@@ -35,11 +36,12 @@ from roost.fleet.relay_effects import (
     KeepAlive,
     Reject,
     RelayEffect,
+    Seal,
     Send,
 )
 from roost.fleet.said import Said
 from roost.sim.ledger import Ledger
-from roost.sim.lines import FrontParts, Line, Reader, Turn
+from roost.sim.lines import FrontParts, Line, Reader, Turn, line_of
 from roost.sim.network import Connection, End, Packet
 from roost.sim.world import Alarm, Process, World
 from roost.wire.heartbeat import LinkSettings
@@ -75,6 +77,7 @@ class Front:
         self._world = world
         self._ledger = ledger
         self._alarm = Alarm(self.process, self._tick)
+        self.talks = parts.talks(self.process, parts.registry, ledger, self)
         self._due: deque[Effect] = deque()
         self._performing = False
 
@@ -84,15 +87,46 @@ class Front:
         self, request: GenerateRequest, terms: Terms, reader: Reader, *, streamed: bool
     ) -> None:
         """A client's request has been received."""
-        now = self._world.now
         limits = self._parts.relay_settings
         said = Said(limits.replay_max_tokens) if terms.on_loss == "replay" else None
-        relay = self._parts.relay(limits, streamed, now, said)
+        relay = self._parts.relay(limits, streamed, self._world.now, said)
+        self._expect(request, terms, reader, relay)
+        self.admit(terms.request_id, request, terms, said)
+
+    def say(
+        self, key: ConversationKey, request: GenerateRequest, terms: Terms, reader: Reader
+    ) -> None:
+        """A turn of a named conversation has been received."""
+        settings = msgspec.structs.replace(self._parts.relay_settings, sealed=True)
+        streamed = True
+        relay = self._parts.relay(settings, streamed, self._world.now, None)
+        self._expect(request, terms, reader, relay)
+        self.talks.come(key, request, terms)
+
+    def _expect(self, request: GenerateRequest, terms: Terms, reader: Reader, relay: Relay) -> None:
         turn = Turn(request, terms, relay, reader, self._relay_alarm(terms.request_id))
         self.turns[terms.request_id] = turn
         turn.alarm.set(relay.next_tick())
-        self._feed(self.coordinator.on_request(terms, request.model, now, said))
+
+    def admit(
+        self, request: RequestId, asked: GenerateRequest, terms: Terms, said: Said | None = None
+    ) -> None:
+        """What a request asks for is complete: let the coordinator decide about it."""
+        turn = self.turns[request]
+        turn.request, turn.terms = asked, terms
+        self._feed(self.coordinator.on_request(terms, asked.model, self._world.now, said))
         self._ledger.admitted()
+
+    def refuse(self, request: RequestId, failure: Failure) -> None:
+        """A turn is not served, and the coordinator has not heard of it."""
+        turn = self.turns[request]
+        self._relayed(turn, turn.relay.on_answer(failure, self._world.now))
+
+    def sealed(self, request: RequestId) -> None:
+        """What was said in a turn is kept."""
+        turn = self.turns.get(request)
+        if turn is not None:
+            self._relayed(turn, turn.relay.on_sealed(self._world.now))
 
     def hang_up(self, request: RequestId) -> None:
         """The client's connection is seen to be gone."""
@@ -249,12 +283,14 @@ class Front:
                 turn.spoke = True
                 turn.answer.append(event.text)
                 self._ledger.heard_tokens(request, event.tokens)
+                turn.spent += event.tokens
             if first:
                 self._ledger.spoke(request, attempt)
                 self._feed(self.coordinator.on_first_token(request, attempt, now))
         elif isinstance(event, Started):
             if turn is not None:
                 self._ledger.started(request, event)
+                turn.spent = event.prompt_tokens
             self._feed(self.coordinator.on_started(request, attempt, event, now))
         elif isinstance(event, Finished):
             text = "".join(turn.answer) if turn is not None else ""
@@ -286,7 +322,7 @@ class Front:
         self._alarm.set(now + self.coordinator.next_tick(now))
 
     def _perform(self, effect: Effect) -> None:
-        self._world.log(_line(effect))
+        self._world.log(line_of(effect))
         match effect:
             case Dispatch():
                 self._dispatch(effect)
@@ -361,6 +397,7 @@ class Front:
             turn.alarm.set(turn.relay.next_tick())
         elif self.turns.pop(turn.terms.request_id, None) is not None:
             turn.reader.ended()
+            self.talks.over(turn.terms.request_id, turn.reached, turn.pin)
 
     def _carry_out(self, turn: Turn, effect: RelayEffect) -> None:
         request = turn.terms.request_id
@@ -368,12 +405,15 @@ class Front:
             case Commit():
                 self._ledger.committed(request)
             case Send():
-                self._ledger.sent(request, effect.events)
+                self._ledger.sent(request, effect.events, effect.dropped)
+                turn.offered = "".join(e.text for e in effect.events if isinstance(e, Delta))
                 turn.reader.take(effect.events, partial(self._written, request))
             case KeepAlive():
                 turn.reader.comment(partial(self._written, request))
             case Grant():
                 self._grant(turn, effect.messages)
+            case Seal():
+                self.talks.keep(request, turn.reached, turn.pin)
             case Done():
                 self._ledger.ended(request, "complete", None)
             case Reject():
@@ -397,6 +437,8 @@ class Front:
     def _written(self, request: RequestId) -> None:
         turn = self.turns.get(request)
         if turn is not None:
+            turn.reached, turn.offered = turn.reached + turn.offered, ""
+            self._ledger.written(request)
             self._relayed(turn, turn.relay.on_written(self._world.now))
 
     def _relay_alarm(self, request: RequestId) -> Alarm:
@@ -406,12 +448,3 @@ class Front:
         turn = self.turns.get(request)
         if turn is not None:
             self._relayed(turn, turn.relay.on_tick(self._world.now))
-
-
-def _line(effect: Effect) -> str:
-    fields = " ".join(
-        str(value)
-        for name in effect.__struct_fields__
-        if not isinstance(value := getattr(effect, name), Failure)
-    )
-    return f"> {type(effect).__name__} {fields}"

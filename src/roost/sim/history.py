@@ -58,7 +58,12 @@ class Opened:
 
 @dataclass(slots=True)
 class Trace:
-    """One request from its arrival to its ending."""
+    """One request from its arrival to its ending.
+
+    A turn of a named `conversation` came at `came_s` with the words `asked`, began at `began_s` and
+    was given `past`, its own words last; `reached` is what its client's socket took of the answer,
+    `told_unkept` that its end was told before it was `kept`. `dropped` counts pieces of text.
+    """
 
     request: RequestId
     model: ModelId
@@ -86,6 +91,15 @@ class Trace:
     fingerprint: bytes = b""
     received: list[tuple[int, str]] | None = None
     read_whole: bool = False
+    conversation: bytes | None = None
+    asked: str = ""
+    came_s: float = 0.0
+    began_s: float | None = None
+    past: tuple[str, ...] = ()
+    reached: str = ""
+    kept: bool = False
+    told_unkept: bool = False
+    dropped: int = 0
 
 
 @dataclass(slots=True)
@@ -167,6 +181,7 @@ class History:
     class_one_in: int = 8
     redispatch_per_node: int = 2
     replay_max_tokens: int = 4096
+    drops: bool = False
     traces: dict[RequestId, Trace] = field(default_factory=dict)
     key_ttl_s: float = 0.0
     repeats: list[Repeat] = field(default_factory=list)

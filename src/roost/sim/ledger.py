@@ -8,10 +8,12 @@ from collections.abc import Sequence
 
 from roost.core.events import Delta, Finished, Started, StreamEvent
 from roost.core.ids import ModelId, NodeId, RequestId
+from roost.core.request import ChatPrompt, GenerateRequest
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure, Fault
 from roost.fleet.effects import Dispatch, Report
 from roost.fleet.relay_effects import Mark
+from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.history import Ending, History, Opened, Trace
 from roost.sim.world import World
 
@@ -99,9 +101,30 @@ class Ledger:
     # Requests.
 
     def arrived(self, trace: Trace) -> None:
-        """A request reached the gateway."""
+        """A request reached the gateway; one of a named conversation is not complete yet."""
         self.history.traces[trace.request] = trace
-        self._fresh[trace.request] = None
+        if trace.conversation is None:
+            self._fresh[trace.request] = None
+
+    def began(self, request: RequestId, asked: GenerateRequest) -> None:
+        """A turn of a named conversation has begun, with this past."""
+        assert isinstance(asked.prompt, ChatPrompt), "clients here only chat"
+        trace = self.history.traces[request]
+        trace.arrived_s = trace.began_s = self._world.now
+        trace.past = tuple(message.content for message in asked.prompt.messages)
+        trace.oracle = tuple(answer_of(asked))
+        trace.prompt_tokens = len(prompt_tokens(asked))
+        self._fresh[request] = None
+        self._world.log(f"began {request} after {len(trace.past) - 1} messages")
+
+    def kept(self, request: RequestId) -> None:
+        """What was said in this turn is on disk."""
+        self.history.traces[request].kept = True
+
+    def written(self, request: RequestId) -> None:
+        """The client's socket has taken everything that was sent."""
+        trace = self.history.traces[request]
+        trace.reached = trace.text
 
     def admitted(self) -> None:
         """The gateway has made up its mind about the newest arrival."""
@@ -243,9 +266,10 @@ class Ledger:
         """A client was promised an answer with status 200."""
         self._world.log(f"commit {request}")
 
-    def sent(self, request: RequestId, events: Sequence[StreamEvent | Mark]) -> None:
-        """These were handed to the client's writer."""
+    def sent(self, request: RequestId, events: Sequence[StreamEvent | Mark], dropped: int) -> None:
+        """These were handed to the client's writer; so many pieces before them were dropped."""
         trace = self.history.traces[request]
+        trace.dropped += dropped
         for event in events:
             if trace.saw_last_event:
                 self.history.defects.append(f"{request}: an event after the last one")
@@ -255,6 +279,7 @@ class Ledger:
             trace.saw_last_event = isinstance(event, Finished)
             if isinstance(event, Finished):
                 trace.told = event.usage
+            trace.told_unkept = trace.told_unkept or (trace.saw_last_event and not trace.kept)
         self._world.log(f"sent {request} {len(trace.text)}")
 
     def ended(self, request: RequestId, ending: Ending, failure: Failure | None) -> None:

@@ -10,13 +10,17 @@ import msgspec
 
 from roost.core.events import StreamEvent
 from roost.core.ids import NodeId, RequestId, StreamId
+from roost.core.pin import Pin
 from roost.core.request import GenerateRequest, Terms
+from roost.errors import Failure
+from roost.fleet.conversations import Conversations
 from roost.fleet.coordinator import Coordinator
-from roost.fleet.effects import Dispatch
+from roost.fleet.effects import Dispatch, Effect
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.relay_effects import Mark
 from roost.fleet.said import Said
 from roost.sim.network import Connection
+from roost.sim.talks import MakeTalks
 from roost.sim.world import Alarm
 from roost.wire.link import GatewayEnd
 
@@ -41,7 +45,7 @@ class Reader(Protocol):
 
 @dataclass(slots=True)
 class Turn:
-    """One live request in the gateway."""
+    """One live request in the gateway; `reached` is what its client's socket took of `offered`."""
 
     request: GenerateRequest
     terms: Terms
@@ -52,6 +56,16 @@ class Turn:
     answer: list[str] = field(default_factory=list)
     withdrawn: bool = False
     spoke: bool = False
+    offered: str = ""
+    reached: str = ""
+    spent: int = 0
+
+    @property
+    def pin(self) -> Pin | None:
+        """Where its KV is; None where it did not run."""
+        if self.dispatch is None or not self.spent:
+            return None
+        return Pin(self.dispatch.node, self.request.model, self.spent)
 
 
 class Line:
@@ -74,3 +88,15 @@ class FrontParts(msgspec.Struct, frozen=True):
     coordinator: Coordinator
     relay: RelayMaker
     relay_settings: RelaySettings
+    registry: Conversations
+    talks: MakeTalks
+
+
+def line_of(effect: Effect) -> str:
+    """One line of the log for an effect."""
+    fields = " ".join(
+        str(value)
+        for name in effect.__struct_fields__
+        if not isinstance(value := getattr(effect, name), Failure)
+    )
+    return f"> {type(effect).__name__} {fields}"

@@ -18,6 +18,7 @@ from roost.core.snapshots import LinkState, ModelOffer
 from roost.errors import Failure
 from roost.fleet.books import Books
 from roost.fleet.calls import Call, Calls
+from roost.fleet.conversations import Conversations
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch, Effect, Withdraw
 from roost.fleet.field import Field, field_of
@@ -34,6 +35,7 @@ from roost.node.settings import AgentSettings
 from roost.sim.front import Front
 from roost.sim.lines import RelayMaker
 from roost.sim.play import Parts
+from roost.sim.talks import Talks
 from roost.wire.messages import Cancel, Credit, Open, Released
 
 T = TypeVar("T")
@@ -394,6 +396,16 @@ def relay(kind: type[Relay]) -> Parts:
 
 def _relay(kind: type[Relay]) -> RelayMaker:
     return lambda given, streamed, now, said: kind(given, streamed=streamed, now=now, said=said)
+
+
+def registry(kind: type[Conversations]) -> Parts:
+    """Production parts but for the registry of conversations."""
+    return Parts(registry=kind)
+
+
+def talks(kind: type[Talks]) -> Parts:
+    """Production parts, and a shell that does not keep conversations as it should."""
+    return Parts(talks=kind)
 
 
 def agent(kind: type[Agent]) -> Parts:

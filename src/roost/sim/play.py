@@ -9,6 +9,7 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import ModelOffer
+from roost.fleet.conversations import Conversations, ConversationSettings
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.routing import Dice
@@ -24,6 +25,7 @@ from roost.sim.ledger import Ledger
 from roost.sim.lines import FrontParts, RelayMaker
 from roost.sim.network import Network
 from roost.sim.scenario import Scenario
+from roost.sim.talks import MakeTalks, Talks
 from roost.sim.worker import Worker, WorkerSpec
 from roost.sim.workload import ClientParts, Workload
 from roost.sim.world import World
@@ -50,6 +52,8 @@ class Parts(msgspec.Struct, frozen=True):
     agent: Callable[[AgentSettings, Sequence[ModelOffer]], Agent] = _agent
     front: Callable[[World, FrontParts, Ledger], Front] = Front
     clients: ClientParts = ClientParts()
+    registry: Callable[[ConversationSettings], Conversations] = Conversations
+    talks: MakeTalks = Talks
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -78,7 +82,8 @@ class Stage:
         self.network = Network(self.world, scenario.network)
         self.ledger = Ledger(self.world, self.history)
         coordinator = parts.coordinator(scenario.fleet, self.world.dice("coordinator"))
-        front = FrontParts(coordinator, parts.relay, scenario.relay)
+        registry = parts.registry(scenario.conversations)
+        front = FrontParts(coordinator, parts.relay, scenario.relay, registry, parts.talks)
         self.front = parts.front(self.world, front, self.ledger)
         self.workers = {
             spec.id: Worker(
@@ -182,6 +187,7 @@ def _history(scenario: Scenario) -> History:
         redispatch_per_node=fleet.redispatch_per_node,
         key_ttl_s=scenario.idempotency.ttl_s,
         replay_max_tokens=scenario.relay.replay_max_tokens,
+        drops=scenario.relay.on_full == "drop_oldest",
     )
 
 

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from roost.fleet.conversations import ConversationSettings
 from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
@@ -66,6 +67,8 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by another tenant.
     `wander` is the share of streams whose clients lose their connection after each `wander_s` and
     come back after `away_s`.
+    `named` is the share of conversations whose past the gateway keeps; of their turns a share
+    `hasty` is followed by the next one before its answer has come.
     """
 
     rate_per_s: float = 1.2
@@ -100,6 +103,9 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wander_s: Span = (0.0, 3.0)
     away_s: Span = (0.0, 3.0)
     replay: float = 0.0
+    named: float = 0.0
+    hasty: float = 0.0
+    hasty_s: Span = (0.0, 1.0)
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,6 +131,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     relay: RelaySettings = RelaySettings()
     idempotency: IdempotencySettings = IdempotencySettings()
     reattach: ReattachSettings = ReattachSettings()
+    conversations: ConversationSettings = ConversationSettings()
     settle_s: float = 150.0
 
     @property

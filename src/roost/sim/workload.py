@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.core.ids import ModelId, RequestId, TenantId
+from roost.core.ids import ConversationKey, ModelId, RequestId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Message, ServiceClass, Terms
 from roost.fleet.affinity import chain
+from roost.fleet.conversations import conversation_key
 from roost.fleet.idempotency import Claim, Idempotency, IdempotencySettings
 from roost.fleet.stream_log import StreamLog
 from roost.sim import repeats, wanderers
@@ -130,6 +131,21 @@ class Workload:
         self.thinking += 1
         self._world.at(pause_s, lambda: self._go_on(talk))
 
+    def hasty(self, talk: Conversation) -> bool:
+        """Perhaps let a conversation go on before its answer has come."""
+        traffic = self._traffic
+        if not traffic.hasty or talk.dice.random() >= traffic.hasty:
+            return False
+        self.thinking += 1
+        self._world.at(talk.dice.uniform(*traffic.hasty_s), lambda: self._go_on(talk))
+        return True
+
+    def key(self, dice: Random, tenant: TenantId, about: str) -> ConversationKey | None:
+        """What a conversation is called by, if the gateway is to keep its past."""
+        if not self._traffic.named or dice.random() >= self._traffic.named:
+            return None
+        return conversation_key(tenant, about)
+
     def _go_on(self, talk: Conversation) -> None:
         self.thinking -= 1
         talk.next(self.manners(talk.dice))
@@ -188,6 +204,7 @@ class Workload:
         trace = Trace(rid, request.model, talk.turn, self._world.now, oracle)
         trace.tenant, trace.class_ = talk.tenant, talk.class_
         trace.replays, trace.prompt_tokens = manners.replays, len(prompt_tokens(request))
+        trace.conversation, trace.asked = talk.key, messages[-1].content
         asked = Asked(trace, request, terms, messages, manners, lambda: talk.answered(trace))
         keyed = repeats.plan(self._traffic, talk.dice)
         claim = None
@@ -207,6 +224,7 @@ class Workload:
         tenant = TenantId("key:stranger") if how == "stranger" else asked.terms.tenant
         trace = Trace(rid, first.model, 1, self._world.now, first.oracle)
         trace.tenant, trace.class_ = tenant, first.class_
+        trace.prompt_tokens = first.prompt_tokens
         body = RequestId(f"{first.request} changed") if how == "changed" else first.request
         claim = repeats.claim_of(keyed, tenant, body, rid)
         hashes = chain(tenant, asked.request.model, asked.messages)
@@ -222,11 +240,14 @@ class Workload:
         trace, terms = asked.trace, asked.terms
         if claim is not None and not self._repeats.admits(claim, trace):
             return
-        trace.arrived_s = self._world.now
+        trace.arrived_s = trace.came_s = self._world.now
         self._ledger.arrived(trace)
         self._world.log(f"ask {trace.request} {trace.model} turn {trace.turn}")
         reader = self._reader(asked, claim, dice)
-        self._front.ask(asked.request, terms, reader, streamed=asked.manners.streamed)
+        if trace.conversation is None:
+            self._front.ask(asked.request, terms, reader, streamed=asked.manners.streamed)
+        else:
+            self._front.say(ConversationKey(trace.conversation), asked.request, terms, reader)
 
     def _reader(self, asked: Asked, claim: Claim | None, dice: Random | None) -> Reader:
         """The connection of a request; what its end brings about."""
@@ -272,11 +293,15 @@ class Conversation:
         self.turn = 0
         self.tenant, about = workload.name(dice, tenant)
         self.class_ = workload.class_(dice)
+        self.key = workload.key(dice, self.tenant, about) if tenant is None else None
         self.messages = [Message("system", workload.beginning(dice)), Message("user", about)]
 
     def next(self, manners: Manners) -> None:
         """Ask the next question."""
         self.turn += 1
+        if self.key is not None:
+            self._say(manners)
+            return
         question = self.messages.pop()
         self.messages.append(
             Message("user", f"{question.content} {self._workload.words(self.dice)}")
@@ -284,8 +309,20 @@ class Conversation:
         trace = self._workload.send(self, manners)
         trace.previous, self._last = self._last, trace.request
 
+    def _say(self, manners: Manners) -> None:
+        """Say something in a named conversation, and perhaps not wait for the answer."""
+        self.messages = [Message("user", f"turn {self.turn} {self._workload.words(self.dice)}")]
+        trace = self._workload.send(self, manners)
+        if self.turn < self._turns and self._workload.hasty(self):
+            self._last = trace.request
+
     def answered(self, trace: Trace) -> None:
         """The turn has ended; go on if it went well."""
+        if self.key is not None:
+            # Whoever was hasty has said the next thing already.
+            if self._last != trace.request and self.turn < self._turns:
+                self._workload.think(self)
+            return
         complete = any(kind == "complete" for kind, _ in trace.endings)
         if not complete or self.turn >= self._turns:
             return
