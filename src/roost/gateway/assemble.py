@@ -79,7 +79,7 @@ class Gateway:
         dice = random.Random()
         self.mind = Mind(Coordinator(settings.fleet, dice), self.metrics, self._log)
         self._tasks = Tasks()
-        self._reattach = Reattach(settings.reattach, settings.places.base_path)
+        self._reattach = Reattach(settings.reattach, self.metrics, settings.places.base_path)
         lifelines = Lifelines(self.mind, settings.idempotency, self._reattach)
         self._generation = Generation(self.mind, self._tasks, settings.generation, lifelines)
         self._archive = Archive(journal, settings.archive, self.metrics, self._log)
