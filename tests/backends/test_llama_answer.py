@@ -206,3 +206,25 @@ def test_an_answer_without_room_is_complete() -> None:
     answer = Answer(2, 9, asking(ids=True))
     assert answer.on_full() == [Started(9, 0, 2), Finished("length", Usage(9, 0, 0))]
     assert answer.slot_free
+
+
+def test_completions_that_only_fill_the_slot_say_nothing() -> None:
+    """Their progress counts towards the whole, and their text is nobody's."""
+    answer = Answer(0, 9, asking(ids=True), steps=2)
+    assert progress(answer, 2, 5) == [Started(9, 2, 0), PrefillProgress(5, 9)]
+    assert text(answer, "x", 1, tokens=[1]) == []
+    assert final(answer, "limit", 1) == []
+    assert progress(answer, 5, 8) == [PrefillProgress(8, 9)]
+    assert final(answer, "limit", 1) == []
+    assert progress(answer, 8, 8) == []
+    assert text(answer, "a", 1, tokens=[7]) == [Delta("a", 1, ids=(7,))]
+    assert final(answer, "eos", 2)[-1] == Finished("stop", Usage(9, 2, 2))
+
+
+def test_a_failure_while_the_slot_is_filled_ends_the_answer() -> None:
+    """Whatever was still to come."""
+    answer = Answer(0, 9, asking(ids=True), steps=2)
+    progress(answer, 0, 5)
+    (failed,) = say(answer, error={"code": 500, "message": "Compute error."})
+    assert isinstance(failed, Failed)
+    assert answer.over

@@ -84,10 +84,13 @@ class Answer:
     """One completion. `over` after its terminal event; `slot_free` when the server ended it itself.
 
     Where ids are asked for, a server tells only the last one of a character that takes several
-    tokens: the text in `unsure` has to be tokenised then, and its ids given to `on_ids`.
+    tokens: the text in `unsure` has to be tokenised then, and its ids given to `on_ids`. The first
+    `steps` completions only fill the slot; what they say beside progress is of no matter.
     """
 
-    def __init__(self, slot: int, prompt_tokens: int, request: GenerateRequest) -> None:
+    def __init__(
+        self, slot: int, prompt_tokens: int, request: GenerateRequest, steps: int = 0
+    ) -> None:
         self.over = False
         self.slot_free = False
         self.unsure = ""
@@ -95,6 +98,7 @@ class Answer:
         self._slot = slot
         self._prompt_tokens = prompt_tokens
         self._cached: int | None = None
+        self._steps = steps
         self._top = request.top_logprobs
         self._waiting: _Said | None = None
         self._by_token = TokenDeltas(request.stop) if request.return_tokens else None
@@ -110,6 +114,9 @@ class Answer:
             return self.on_failure(_blame(said.error))
         if said.prompt_progress:
             return self._on_progress(said.prompt_progress)
+        if self._steps:
+            self._steps -= said.stop
+            return []
         events = self._started(said.timings.cache_n if said.timings else 0)
         if self._by_token and said.content and len(said.tokens) != self._new(said):
             self.unsure, self._waiting = said.content, said
@@ -156,7 +163,7 @@ class Answer:
         events = self._started(progress.cache)
         # The first report, before anything is computed, is no progress.
         if progress.processed > progress.cache:
-            events.append(PrefillProgress(progress.processed, progress.total))
+            events.append(PrefillProgress(progress.processed, self._prompt_tokens))
         return events
 
     def _new(self, said: _Said) -> int:

@@ -19,6 +19,10 @@ from roost.text.sse import SseEvent, SseParser
 EVENT_MAX_BYTES = 16 * 1024 * 1024
 # llama.cpp takes the largest seed for "roll dice".
 SEED_MAX = 2**32 - 2
+STEP_TOKENS = 32
+"""A continued answer's tokens are computed so many at a time. In batches of 64 and more llama.cpp
+does attention by another path, whose results differ from those of decoding by enough to tip a close
+decision; below, they are equal to the last bit."""
 
 
 class _Refused(Exception):  # noqa: N818 - not an error of the connection, so nothing has died
@@ -32,8 +36,9 @@ class Stream:
         request = prepared.request
         self._link = link
         self._slot = use.slot
-        self._body = msgspec.json.encode(completion(prepared, use))
-        self._answer = Answer(use.slot, len(prepared.tokens), request)
+        self._bodies = [msgspec.json.encode(body) for body in bodies(prepared, use)]
+        steps = len(self._bodies) - 1
+        self._answer = Answer(use.slot, len(prepared.tokens), request, steps)
         self._full = not prepared.limit
         self._exchange = Exchange(link.place)
         self._begun = False
@@ -66,7 +71,15 @@ class Stream:
             yield event
 
     async def _messages(self) -> AsyncGenerator[bytes, None]:
-        await self._exchange.send("POST", "/completion", self._body)
+        for body in self._bodies:
+            self._exchange.drop()
+            self._exchange = Exchange(self._link.place)
+            async with aclosing(self._said(body)) as said:
+                async for data in said:
+                    yield data
+
+    async def _said(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        await self._exchange.send("POST", "/completion", body)
         status = await self._exchange.status()
         if status != 200:
             raise _Refused(f"The runtime refused the request with status {status}.")
@@ -97,6 +110,22 @@ class Stream:
             raise fail("runtime_error", message) from None
         finally:
             self._exchange.drop()
+
+
+def bodies(prepared: Prepared, use: SlotUse) -> list[dict[str, object]]:
+    """Write the requests, one after another, that make an answer.
+
+    One is enough, but for an answer that is continued: there the prompt is computed first, as it
+    was where the answer began, then what was said of it in small steps.
+    """
+    whole = completion(prepared, use)
+    prompt = len(prepared.tokens) - len(prepared.request.said)
+    ends = range(prompt, len(prepared.tokens), STEP_TOKENS)
+    out = [{**whole, "prompt": prepared.tokens[:end], "n_predict": 0} for end in ends]
+    for body in [*out, whole][1:]:
+        # What the step before has put there is this answer's own.
+        body["cache_prompt"] = True
+    return [*out, whole]
 
 
 def completion(prepared: Prepared, use: SlotUse) -> dict[str, object]:
