@@ -190,3 +190,38 @@ async def test_a_bad_word_for_a_loss_is_refused_by_name(stage: Stage) -> None:
     assert reply.status == 400
     assert msgspec.json.decode(reply.body)["error"]["param"] == "x-roost-on-loss"
     assert node.opened == []
+
+
+async def test_client_and_node_are_lost_and_the_stream_goes_on(stage: Stage) -> None:
+    """Whoever comes back finds the answer continued elsewhere: every event once, in order."""
+    nodes = twins(stage, "w", "w")
+    await ready(stage, 2)
+    client = await stage.client()
+    headers = {"x_roost_on_loss": "replay", "x_roost_reattach_s": "30"}
+    client.send("POST", "/v1/chat/completions", {**HELLO, "stream": True}, **headers)
+    await until(lambda: any(node.opened for node in nodes), what="it runs")
+    first, second = sorted(nodes, key=lambda node: not node.opened)
+    opened = first.opened[0]
+    first.say(opened.stream, Started(9, 4, 0), Delta("Hel", 3, ids=(5, 6, 7)))
+    await client.reader.readuntil(b'"Hel"')
+    client.close()
+    front = stage.gateway.front
+    assert front is not None
+    await until(lambda: front.connections == 0, what="the client is lost")
+
+    def go_on(resumed: Open) -> None:
+        second.say(resumed.stream, Started(12, 8, 0), Delta("lo", 1, ids=(8,)))
+        second.say(resumed.stream, Finished("stop", Usage(12, 8, 1)))
+        second.release(resumed.stream)
+
+    second.on_open = go_on
+    first.say(opened.stream, Failed(DIED, Usage(9, 4, 3)))
+    first.release(opened.stream)
+    path = f"/roost/v1/requests/{opened.request_id}/stream"
+    reply = await ask(stage.port, "GET", path, last_event_id="1")
+    assert reply.clean
+    ids = [line for line in reply.body.decode().split("\n") if line.startswith("id: ")]
+    assert ids == [f"id: {number}" for number in range(2, 2 + len(ids))]
+    texts = [msgspec.json.decode(event) for event in reply.events()[:-1]]
+    assert "".join(one["choices"][0]["delta"].get("content", "") for one in texts) == "lo"
+    assert texts[-1]["roost"]["replays"] == 1
