@@ -123,6 +123,16 @@ REASONS: dict[str, Kind] = {
         "This `Idempotency-Key` was sent before with another request.",
         "Use a new key for every request that is not the same.",
     ),
+    "session_gone": _caller(
+        409,
+        "The state of the conversation is required, and it is not there any more.",
+        "Send the request without `x-roost-affinity: require`, or begin a new conversation.",
+    ),
+    "transcript_elsewhere": _caller(
+        409,
+        "What was said in this conversation is kept by another gateway.",
+        "Ask the gateway where the conversation began, or begin a new one here.",
+    ),
     "request_timeout": _caller(
         408,
         "Headers or body did not arrive within the receipt deadline.",

@@ -18,6 +18,7 @@ from roost.wire.messages import (
     Events,
     FromGateway,
     FromNode,
+    Goodbye,
     Hello,
     Open,
     Refused,
@@ -88,6 +89,10 @@ class Puppet:
     def release(self, stream: StreamId, freed_s: float | None = None) -> None:
         """Let go of a stream."""
         self._pump.post(Released(stream, "done", freed_s))
+
+    def leave(self) -> None:
+        """End the link as a node does that goes away."""
+        self._pump.post(Goodbye(Failure("draining", "it goes away"), again=False))
 
     def answer(self, opened: Open, *texts: str, cached: int = 0) -> None:
         """Answer a stream completely."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from roost.errors import fail
 from roost.fleet.conversations import ConversationSettings
 from roost.gateway.archive import ArchiveSettings
+from roost.gateway.identity import IdentitySettings
 from roost.gateway.infer import InferSettings
+from roost.gateway.session_token import SECRET_LEAST_BYTES, SessionKey
 
 if TYPE_CHECKING:
     from roost.config import Settings
+    from roost.core.fence import Life
     from roost.fleet.relay import OnFull, RelaySettings
     from roost.store.home import Home
     from roost.store.journal import Journal
@@ -46,6 +51,28 @@ def archive_settings(settings: Settings) -> ArchiveSettings:
         retention_s=settings.transcripts_retention_days * DAY_S,
         commit_wait_s=settings.transcripts_commit_wait_s,
     )
+
+
+def identity_settings(settings: Settings, home: Home, life: Life) -> IdentitySettings:
+    """Return what session tokens are signed with: the keys given, or one that the home keeps."""
+    keys = tuple(_session_key(text) for text in settings.session_keys)
+    if not keys:
+        secret = home.secret("session")
+        # The id tells keys apart and tells nothing of them.
+        keys = (SessionKey(hashlib.sha256(b"id" + secret).hexdigest()[:8], secret),)
+    if len({key.id for key in keys}) < len(keys):
+        raise fail("bad_request", "session.keys: every key needs an id of its own.")
+    return IdentitySettings(keys, settings.session_ttl_s, life)
+
+
+def _session_key(text: str) -> SessionKey:
+    name, found, secret = text.partition(":")
+    try:
+        return SessionKey(name, bytes.fromhex(secret if found else "-"))
+    except ValueError:
+        least = SECRET_LEAST_BYTES
+        message = f"session.keys: a key is ID:HEX, its secret at least {least} bytes in hex digits."
+        raise fail("bad_request", message) from None
 
 
 def open_journal(settings: Settings, home: Home) -> Journal | None:

@@ -27,6 +27,7 @@ FLEET_ONLY = (
     "default_model",
     "link.",
     "affinity.",
+    "session.",
     "conversations.",
     "transcripts.",
     "coordinator.",
@@ -89,7 +90,7 @@ def _is_one_of(name: str, rows: tuple[str, ...]) -> bool:
 
 async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     from roost.cli.access import by_keys, by_tokens
-    from roost.cli.conversation_parts import open_journal
+    from roost.cli.conversation_parts import identity_settings, open_journal
     from roost.cli.gateway_parts import gateway_settings, said_where
     from roost.gateway.assemble import open_gateway
 
@@ -97,7 +98,8 @@ async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     stores = open_to_listen(settings)
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
-        told = gateway_settings(settings, stores.home.begin_life())
+        life = stores.home.begin_life()
+        told = gateway_settings(settings, life, identity_settings(settings, stores.home, life))
         journal = open_journal(settings, stores.home)
         gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
     said = "nodes join with: roost node --join URL --token T"

@@ -19,6 +19,7 @@ from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.assemble import GatewaySettings
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.generation import GenerationSettings
+from roost.gateway.identity import IdentitySettings
 from roost.gateway.node_link import GatewayLinkSettings
 from roost.gateway.routes import Places
 from roost.wire.heartbeat import LinkSettings
@@ -60,6 +61,7 @@ GATEWAY_SETTINGS = (
     "idempotency.",
     "reattach.",
     "affinity.",
+    "session.",
     "conversations.",
     "transcripts.",
     "coordinator.",
@@ -175,8 +177,13 @@ def fleet_settings(settings: Settings) -> FleetSettings:
     )
 
 
-def gateway_settings(settings: Settings, life: Life) -> GatewaySettings:
-    """Return everything a fleet gateway is told; `life` is this start of it."""
+def gateway_settings(
+    settings: Settings, life: Life, identity: IdentitySettings | None = None
+) -> GatewaySettings:
+    """Return everything a fleet gateway is told; `life` is this start of it.
+
+    Without an `identity` it tells no session tokens.
+    """
     name = socket.gethostname()
     relay = RelaySettings(
         commit_after_s=settings.stream_commit_after_s,
@@ -193,6 +200,12 @@ def gateway_settings(settings: Settings, life: Life) -> GatewaySettings:
             offload_bytes=settings.body_offload_bytes,
             strict=settings.strict,
             relay=relay,
+            idempotency=IdempotencySettings(
+                ttl_s=settings.idempotency_ttl_s,
+                entries=settings.idempotency_entries,
+                answer_max_bytes=settings.idempotency_answer_max_bytes,
+                answers_max_bytes=settings.idempotency_answers_max_bytes,
+            ),
         ),
         link=GatewayLinkSettings(
             name,
@@ -205,12 +218,6 @@ def gateway_settings(settings: Settings, life: Life) -> GatewaySettings:
         limits=limits(settings),
         allowed_hosts=settings.allowed_hosts,
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
-        idempotency=IdempotencySettings(
-            ttl_s=settings.idempotency_ttl_s,
-            entries=settings.idempotency_entries,
-            answer_max_bytes=settings.idempotency_answer_max_bytes,
-            answers_max_bytes=settings.idempotency_answers_max_bytes,
-        ),
         reattach=ReattachSettings(
             max_s=settings.reattach_max_s,
             log_bytes=settings.reattach_log_bytes,
@@ -218,6 +225,7 @@ def gateway_settings(settings: Settings, life: Life) -> GatewaySettings:
         ),
         infer=infer_settings(settings, relay),
         archive=archive_settings(settings),
+        identity=identity or IdentitySettings(life=life),
     )
 
 

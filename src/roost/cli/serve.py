@@ -93,14 +93,15 @@ async def _serve(
     watching: Watch | None,
 ) -> int:
     from roost.cli.access import by_keys, by_tokens
-    from roost.cli.conversation_parts import open_journal
+    from roost.cli.conversation_parts import identity_settings, open_journal
     from roost.cli.gateway_parts import gateway_settings, said_where
     from roost.gateway.assemble import open_gateway
 
     lifetime.listen()
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
-        told = gateway_settings(settings, stores.home.begin_life())
+        life = stores.home.begin_life()
+        told = gateway_settings(settings, life, identity_settings(settings, stores.home, life))
         journal = open_journal(settings, stores.home)
         gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
     try:

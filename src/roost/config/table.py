@@ -169,6 +169,11 @@ TABLE: tuple[Setting, ...] = (
         "How a node is chosen.",
     ),
     _switch("strict", "Refuse unknown request fields in place of ignoring them."),
+    Setting(
+        *("session.keys", (), "", "ID:HEX, the first signs; empty is one kept in the home folder."),
+        secret=True,
+    ),
+    _seconds("session.ttl_s", 86_400, "How long a session token counts."),
     Setting("conversations.max", 100_000, "conversations", "With a name, known at once.", least=1),
     Setting("conversations.turns_waiting", 8, "requests", "That may wait behind a turn."),
     _seconds("conversations.wait_s", 60, "How long a turn may wait for the one before."),
@@ -200,7 +205,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("upstream.probe_path", "", "", "Address to probe; empty tries the usual ones."),
     _seconds("upstream.probe_s", 2, "Between probes of a server, and until one must answer."),
     _seconds("upstream.models_s", 30, "Between looks at what a healthy server lists."),
-    _seconds("upstream.stall_s", 30, "Silence of all its answers: others are taken first."),
+    _seconds("upstream.stall_s", 30, "Silence of all its answers at which a server hangs."),
     _seconds("upstream.connect_s", 2, "Until a connection to a server must stand."),
     _seconds("upstream.kept_s", 4, "How long an unused connection to a server is kept."),
     _seconds("upstream.first_byte_s", 600, "Until the first byte of an answer must have come."),
@@ -299,6 +304,8 @@ class Settings(NamedTuple):
     log_format: str
     policy: str
     strict: bool
+    session_keys: tuple[str, ...]
+    session_ttl_s: float
     conversations_max: int
     conversations_turns_waiting: int
     conversations_wait_s: float

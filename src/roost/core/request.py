@@ -106,6 +106,9 @@ class Terms(msgspec.Struct, frozen=True):
     is unknown. `max_tokens` None means up to the end of the context.
     `weight` is the tenant's share of the fleet against other tenants that wait, above 0.
     `on_loss` says what becomes of an answer whose runtime dies: an error, or somebody goes on.
+    `pin` is where the conversation's KV was by somebody's word; None where nobody has one. `alias`
+    is a hash that requests of one conversation probably share, empty without one. With `require`
+    the KV has to be there: a request that `has_past` of its own is refused where it is not known.
     """
 
     request_id: RequestId
@@ -119,3 +122,6 @@ class Terms(msgspec.Struct, frozen=True):
     weight: float = 1.0
     pin: Pin | None = None
     on_loss: OnLoss = "error"
+    alias: bytes = b""
+    require: bool = False
+    has_past: bool = False

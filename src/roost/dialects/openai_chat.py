@@ -49,6 +49,7 @@ def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
         shared.read_reply(sent, logprobs=top_logprobs is not None),
         shared.name_ignored(ignored | shared.unknown_names(sent, _KNOWN), strict=strict),
         fields.mapping(sent, "roost"),
+        shared.read_cache_key(sent),
     )
 
 

@@ -21,6 +21,7 @@ STOPS_MAX = 16
 STOP_CHARS_MAX = 1000
 MODEL_CHARS_MAX = 256
 TOP_LOGPROBS_MAX = 20
+CACHE_KEY_CHARS_MAX = 256
 IGNORED_NAMES_MAX = 32
 IGNORED_NAME_CHARS_MAX = 64
 
@@ -42,6 +43,7 @@ SHARED_FIELDS = frozenset(
         "ignore_eos",
         "stream",
         "stream_options",
+        "prompt_cache_key",
         "roost",
     }
 )
@@ -65,12 +67,14 @@ class Translated(msgspec.Struct, frozen=True):
 
     `request.model` is "" where none was named. `ignored` names fields that had no effect, at most
     `IGNORED_NAMES_MAX` of them. `roost` is the object of that name: the request headers' twins.
+    `cache_key` is what requests with the same beginning share by their client's word, or "".
     """
 
     request: GenerateRequest
     options: ReplyOptions
     ignored: tuple[str, ...] = ()
     roost: JsonObject = {}
+    cache_key: str = ""
 
 
 def read_model(body: JsonObject) -> str | None:
@@ -94,6 +98,12 @@ def read_reply(body: JsonObject, *, logprobs: bool) -> ReplyOptions:
         logprobs=logprobs,
         model_as_sent=fields.text(body, "model"),
     )
+
+
+def read_cache_key(body: JsonObject) -> str:
+    """Read what the client groups its requests by; one that is too long is none."""
+    key = fields.text(body, "prompt_cache_key") or ""
+    return key if len(key) <= CACHE_KEY_CHARS_MAX else ""
 
 
 def read_sampling(body: JsonObject) -> Sampling:

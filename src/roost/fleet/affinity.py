@@ -39,6 +39,11 @@ def chain(tenant: TenantId, model: ModelId, messages: Iterable[Message]) -> tupl
     return tuple(hashes)
 
 
+def alias(tenant: TenantId, hint: str) -> bytes:
+    """Hash what a client calls its conversation, where that is a hint and not a name."""
+    return _digest("alias", tenant, hint)
+
+
 def extend(last: bytes, role: str, content: str) -> bytes:
     """Hash a conversation with one more message, as `chain` would."""
     return _extend(last, role, "", content)

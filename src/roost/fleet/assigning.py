@@ -29,8 +29,8 @@ class Assigner:
             if entry.model in full and not call.failures:
                 continue
             home = self._books.prospects.home(call, now)
-            if not self.place(call, home, now) and not call.failures:
-                # No room even for a request that nobody has failed yet: none for any like it.
+            if not self.place(call, home, now) and not (call.failures or entry.choosy):
+                # No room even for a request that would take any node: none for any like it.
                 full.add(entry.model)
 
     def place(self, call: Call, home: Home | None, now: float) -> bool:
@@ -43,8 +43,14 @@ class Assigner:
             self._books.answer(call, refusals.deadline(call.terms.timeout_s or 0.0), now)
             return True
         ask = prospects.ask(call, home)
+        if call.terms.require and ask.home is None and (ask.lost or call.terms.has_past):
+            failure = call.loss or call.setback or refusals.session_gone(ask.lost)
+            self._books.answer(call, failure, now)
+            return True
         while True:
             field = self._field(call, now)
+            if call.terms.require and ask.home is not None:
+                field = field.only(lambda one: one.node == ask.home)
             choice = self._choose(call, ask, field)
             if choice is None:
                 return self._give_up(call, ask, field, now)
@@ -137,6 +143,8 @@ class Assigner:
         failure = call.loss or call.setback
         if failure is not None:
             return failure
+        if call.terms.require and call.terms.has_past:
+            return refusals.session_gone("")
         registry, hint_s = self._books.registry, self._books.settings.retry_after_default_s
         if registry.knows(call.model):
             return refusals.no_nodes(call.model, hint_s)

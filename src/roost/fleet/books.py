@@ -169,6 +169,7 @@ def entry_of(call: Call) -> Entry:
         deadline_s=math.inf if terms.timeout_s is None else call.arrived_s + terms.timeout_s,
         talk=talk_of(call),
         again=call.prompt_tokens + call.resumes_at if call.failures else 0,
+        choosy=terms.require,
     )
 
 

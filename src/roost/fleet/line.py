@@ -33,7 +33,8 @@ class Entry(msgspec.Struct, frozen=True):
     """One waiting request; `cost` in tokens, `deadline_s` a point in time, `talk` its conversation.
 
     `talk` is empty where the tenant is not to be divided. `again` is how many tokens have to be
-    computed again after a failure.
+    computed again after a failure. A `choosy` one waits for one node alone, so that it waits says
+    nothing about the room for others.
     """
 
     request: RequestId
@@ -45,6 +46,7 @@ class Entry(msgspec.Struct, frozen=True):
     deadline_s: float = math.inf
     talk: bytes = b""
     again: int = 0
+    choosy: bool = False
 
 
 class News(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ class Line:
         assert entry.request not in self._entries, "a request waits once"
         self._entries[entry.request] = entry
         self._models[entry.model] += 1
-        self._fresh[entry.model] += 1
+        self._fresh[entry.model] += not entry.choosy
         self._tenants[entry.tenant] += 1
         if self._tenants[entry.tenant] == 1:
             self._shares.arrive(entry.tenant)
@@ -104,7 +106,7 @@ class Line:
         """Put a request back at the head: it waited its turn, and was charged for it, before."""
         self.append(entry)
         self._back[entry.request] = None
-        self._fresh[entry.model] -= 1
+        self._fresh[entry.model] -= not entry.choosy
         self._order = None
 
     def remove(self, request: RequestId) -> bool:
@@ -116,7 +118,7 @@ class Line:
         if request in self._back:
             del self._back[request]
         else:
-            self._fresh[entry.model] -= 1
+            self._fresh[entry.model] -= not entry.choosy
         self._models[entry.model] -= 1
         self._tenants[entry.tenant] -= 1
         if not self._models[entry.model]:
@@ -163,7 +165,7 @@ class Line:
         return tuple(self._ordered())
 
     def waits_for(self, model: ModelId) -> bool:
-        """Whether anybody waits for this model for the first time."""
+        """Whether anybody who is not choosy waits for this model for the first time."""
         return self._fresh[model] > 0
 
     def surplus(self, newcomer: RequestId) -> RequestId:

@@ -37,10 +37,13 @@ class Prospects:
     def home(self, call: Call, now: float) -> Home | None:
         """Where the longest known part of the request's conversation was last computed.
 
-        A pin says so for conversations that this gateway has not served itself.
+        A pin says so for conversations that this gateway has not served itself, an alias for those
+        whose history is not known.
         """
         chain, pin = call.terms.chain, call.terms.pin
         known = self._homes.lookup(chain, now) if chain else None
+        if known is None and call.terms.alias:
+            known = self._homes.lookup((call.terms.alias,), now)
         if pin is None or pin.model != call.model or (known and known.node == pin.node):
             return known
         node = self._registry.get(pin.node)
@@ -119,6 +122,9 @@ class Prospects:
             self.board.touch(node)
         if call.terms.chain:
             self._homes.remember(call.terms.chain[-1], self._home(call.model, node, tokens), now)
+        if call.terms.alias:
+            # Nobody knows how much of it the next one shares: it is worth a preference, no tokens.
+            self._homes.remember(call.terms.alias, self._home(call.model, node, 0), now)
 
     def answered(self, call: Call, node: NodeId, usage: Usage, answer: str, now: float) -> None:
         """So is its answer: the next turn will begin with both."""

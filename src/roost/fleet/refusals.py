@@ -69,6 +69,20 @@ def model_not_found(model: ModelId) -> Failure:
     )
 
 
+def session_gone(why: str) -> Failure:
+    """The KV that the request insists on is not to be had."""
+    reasons = {
+        "home_gone": "the node that held it is not connected",
+        "runtime_replaced": "the runtime that held it has ended",
+    }
+    return Failure(
+        "session_gone",
+        "This conversation's state is required and gone: "
+        f"{reasons.get(why, 'nobody here knows where it is')}. Send it without "
+        "`x-roost-affinity: require` to have it computed anew.",
+    )
+
+
 def cancelled() -> Failure:
     """Somebody with the right to do so stopped the request."""
     return Failure("cancelled", "The request was cancelled.")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from typing import get_args
 
+import msgspec
+
 from roost.core.request import OnLoss, ServiceClass
 from roost.errors import fail
 
 CLASS_HEADER = b"x-roost-class"
+SESSION_HEADER = b"x-roost-session"
+AFFINITY_HEADER = b"x-roost-affinity"
 REATTACH_HEADER = b"x-roost-reattach-s"
 EVENT_HEADER = b"last-event-id"
 KEY_HEADER = b"idempotency-key"
@@ -17,6 +21,28 @@ _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,3})?", re.ASCII)
 _EVENT_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 ON_LOSS_HEADER = b"x-roost-on-loss"
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
+
+
+class Belonging(msgspec.Struct, frozen=True):
+    """What a body says of its conversation: twins of the headers, and `prompt_cache_key`."""
+
+    session: object = None
+    affinity: object = None
+    cache_key: str = ""
+
+
+def asked_affinity(header: bytes | None, in_body: object) -> bool:
+    """Whether the conversation's KV is required and not merely preferred.
+
+    The header counts more than the body, whose twin is `roost.affinity`.
+    """
+    value = in_body if header is None else header.decode("latin-1").strip()
+    if value in {None, "prefer"}:
+        return False
+    if value != "require":
+        message = "The affinity must be 'prefer' or 'require'."
+        raise fail("bad_request", message, param=AFFINITY_HEADER.decode())
+    return True
 
 
 def asked_class(

@@ -11,7 +11,6 @@ them like the history that other clients send.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,9 +30,8 @@ from roost.fleet.affinity import chain
 from roost.fleet.conversation_effects import Begin, ConversationEffect, Gone, Refuse
 from roost.fleet.conversations import Conversations, ConversationSettings, conversation_key
 from roost.fleet.relay import Relay, RelaySettings
-from roost.gateway.asked import CLASS_HEADER, asked_class
+from roost.gateway.asked import CLASS_HEADER, Belonging, asked_class
 from roost.gateway.infer_outlet import InferOutlet
-from roost.gateway.lifelines import Held
 from roost.gateway.scribe import StreamScribe
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turn import Turn
@@ -42,11 +40,16 @@ if TYPE_CHECKING:
     from roost.core.ids import RequestId
     from roost.core.request import Message
     from roost.gateway.archive import Archive
-    from roost.gateway.lifelines import Lifelines
+    from roost.gateway.identity import Identity
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call
+    from roost.gateway.session_token import Session
 
 DIALECT = "infer"
+ELSEWHERE = Failure(
+    "transcript_elsewhere",
+    "What was said in this conversation is kept by another gateway. Go on there, or begin anew.",
+)
 
 
 class InferSettings(msgspec.Struct, frozen=True):
@@ -60,18 +63,19 @@ class InferSettings(msgspec.Struct, frozen=True):
     terminal_event: bool = True
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A turn's way to its client: what it is written through, and what the client holds on to."""
-
-    relay: Relay
-    held: Held
-
-
 class Speech:
     """One turn on its way: what it asks, and what was said before it once that is known."""
 
-    def __init__(self, key: ConversationKey, asked: InferAsked, turn: Turn, now: float) -> None:
+    def __init__(
+        self,
+        key: ConversationKey,
+        asked: InferAsked,
+        turn: Turn,
+        now: float,
+        session: Session | None,
+    ) -> None:
         self.key = key
+        self.session = session
         self.asked = asked
         self.turn = turn
         self.arrived_s = now
@@ -100,10 +104,10 @@ class Infer:
     """Serves system 1's clients."""
 
     def __init__(
-        self, mind: Mind, archive: Archive, settings: InferSettings, lifelines: Lifelines
+        self, mind: Mind, archive: Archive, settings: InferSettings, identity: Identity
     ) -> None:
         self._mind = mind
-        self._lifelines = lifelines
+        self._identity = identity
         self._archive = archive
         self._settings = settings
         self.conversations = Conversations(settings.conversations)
@@ -119,11 +123,8 @@ class Infer:
                 message = f"One turn has at most {self._settings.body_max_bytes} bytes."
                 raise fail("body_too_large", message, param="prompt")
             asked = read_infer(body, strict=self._settings.strict)
-            if not asked.conversation:
-                raise missing("conversation_id")
-            terms = _terms(call, asked)
+            terms, key, session = self._identified(call, asked)
             relay = self._relay(asked)
-            held = self._lifelines.asked(call, _fingerprint(body), asked.roost.get("reattach_s"))
         except RoostError as error:
             self._mind.metrics("roost_requests_total", "rejected", DIALECT).inc()
             call.exchange.fail(error.failure)
@@ -131,8 +132,28 @@ class Infer:
         if asked.ignored:
             names = list(asked.ignored)
             self._mind.log.debug("fields_ignored", request=terms.request_id, fields=names)
-        if not self._lifelines.answered(call, held, DIALECT):
-            self._expect(call, asked, terms, Line(relay, held))
+        turn = self._turn(call, asked, terms, relay)
+        self._expect(call, Speech(key, asked, turn, self._mind.now_s, session))
+
+    def _identified(
+        self, call: Call, asked: InferAsked
+    ) -> tuple[Terms, ConversationKey, Session | None]:
+        """Find out which conversation it is: the name says so, or a token does in its place."""
+        fields, roost, identity = call.exchange.fields, asked.roost, self._identity
+        belonging = Belonging(roost.get("session"), roost.get("affinity"))
+        terms = _terms(call, asked)
+        session = identity.presented(terms, fields, belonging)
+        if asked.conversation:
+            key = conversation_key(call.tenant, asked.conversation)
+        elif session is not None and session.named:
+            key = session.key
+        else:
+            raise missing("conversation_id")
+        if session is not None and session.key != key:
+            # A token of another conversation says nothing about this one.
+            session = None
+        terms = identity.bound(terms, session, fields, belonging)
+        return terms, key, session
 
     def _relay(self, asked: InferAsked) -> Relay:
         settings = self._settings.relay
@@ -143,32 +164,26 @@ class Infer:
         settings = msgspec.structs.replace(settings, on_full=on_full)
         return Relay(settings, streamed=True, now=self._mind.now_s)
 
-    def _expect(self, call: Call, asked: InferAsked, terms: Terms, line: Line) -> None:
-        """Look after the client while its turn waits for the one before."""
-        key = conversation_key(call.tenant, asked.conversation)
-        request = terms.request_id
-
+    def _turn(self, call: Call, asked: InferAsked, terms: Terms, relay: Relay) -> Turn:
         def case(failure: Failure) -> InferCase:
-            return self._case(speech, failure)
+            return self._case(self._speeches[terms.request_id], failure)
 
-        reel = self._lifelines.reel(call, line.held, lambda why: self._voice().error(why))
-        base = InferOutlet(reel or call.exchange, case)
-        outlet = self._lifelines.outlet(line.held, line.relay, base, numbered=reel is not None)
-        turn = Turn(asked.request, terms, line.relay, StreamScribe(outlet, self._voice()), DIALECT)
+        voice = InferStream(terminal=self._settings.terminal_event)
+        scribe = StreamScribe(InferOutlet(call.exchange, case), voice)
+        return Turn(asked.request, terms, relay, scribe, DIALECT)
+
+    def _expect(self, call: Call, speech: Speech) -> None:
+        """Look after the client while its turn waits for the one before."""
+        turn, key = speech.turn, speech.key
+        terms, request = turn.terms, turn.terms.request_id
         turn.keeper = self
-        speech = Speech(key, asked, turn, self._mind.now_s)
+        turn.session = partial(self._identity.token, key=key, named=True)
         self._speeches[request] = speech
-        if reel is None:
-            call.exchange.watcher = turn
-        else:
-            reel.watcher = turn
+        call.exchange.watcher = turn
         self._mind.expect(turn)
         if terms.timeout_s is not None:
             speech.timer = self._loop.call_later(terms.timeout_s, self._late, speech)
         self._perform(self.conversations.on_turn(key, request, self._mind.now_s))
-
-    def _voice(self) -> InferStream:
-        return InferStream(terminal=self._settings.terminal_event)
 
     # --- the registry's effects
 
@@ -199,6 +214,10 @@ class Infer:
             turn.on_answer(past)
             return
         speech.past = past
+        session = speech.session
+        if past is None and session is not None and not self._identity.ours(session):
+            turn.on_answer(ELSEWHERE)
+            return
         if past is not None:
             idle_s = time.time() - past.active_unix_s
             self.conversations.on_recalled(speech.key, past.pin, idle_s)
@@ -221,8 +240,14 @@ class Infer:
             chain=chain(terms.tenant, request.model, prompt.messages),
             timeout_s=timeout_s,
             prompt_bytes=sum(len(message.content.encode()) for message in prompt.messages),
-            pin=self.conversations.pin(speech.key),
+            pin=self._pin(speech),
+            has_past=terms.has_past or speech.past is not None,
         )
+
+    def _pin(self, speech: Speech) -> Pin | None:
+        """Where its KV is: by the token, which may be newer than what is known here."""
+        session = speech.session
+        return session.pin if session is not None else self.conversations.pin(speech.key)
 
     def _late(self, speech: Speech) -> None:
         """Its own time has passed while it waited for the turn before."""
@@ -320,11 +345,6 @@ def _messages(asked: InferAsked) -> tuple[Message, ...]:
     prompt = asked.request.prompt
     assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
     return prompt.messages
-
-
-def _fingerprint(body: bytes) -> bytes:
-    """Hash what makes a turn the same as another one."""
-    return hashlib.blake2b(f"{DIALECT}\0".encode() + body, digest_size=32).digest()
 
 
 def _terms(call: Call, asked: InferAsked) -> Terms:

@@ -17,6 +17,7 @@ from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_options import ReplyOptions, Translated
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.affinity import chain
+from roost.gateway.asked import Belonging
 
 Api: TypeAlias = Literal["chat", "completions"]
 
@@ -52,7 +53,8 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
     `prompt_bytes` is the length of its text, `prompt_tokens` its exact length where it came as
     token ids, 0 otherwise. `timeout_ms`, `class_`, `reattach_s` and `on_loss` are what the object
     `roost` has of them.
-    `fingerprint` is a hash of route and body where one was asked for.
+    `fingerprint` is a hash of route and body where one was asked for. `belonging` is what the
+    body says of its conversation.
     """
 
     request: GenerateRequest
@@ -66,6 +68,7 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
     reattach_s: object = None
     on_loss: object = None
     fingerprint: bytes = b""
+    belonging: Belonging = Belonging()
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag="unreadable"):
@@ -106,6 +109,7 @@ def parse(job: Job) -> Outcome:
         reattach_s=sent.roost.get("reattach_s"),
         on_loss=sent.roost.get("on_loss"),
         fingerprint=_fingerprint(job) if job.keyed else b"",
+        belonging=Belonging(sent.roost.get("session"), sent.roost.get("affinity"), sent.cache_key),
     )
 
 

@@ -100,6 +100,9 @@ def facts(turn: Turn) -> dict[str, Fact]:
         known["queue_ms"] = round(turn.dispatch.queued_s * 1000)
     if turn.started is not None:
         known["cached_tokens"] = turn.started.cached_tokens
+    session = turn.session(turn) if turn.session is not None else None
+    if session is not None:
+        known["session"] = session
     if turn.replays and turn.dispatch is not None:
         known["replays"] = turn.replays
         known["replayed_at"] = turn.dispatch.resumes_at

@@ -26,7 +26,7 @@ from roost.core.request import Continuation
 from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Seal, Send
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from roost.core.request import GenerateRequest, Terms
     from roost.errors import Failure
@@ -125,6 +125,7 @@ class Turn:
         self.last_text_s: float | None = None
         self.sent_s: float | None = None
         self.keeper: Keeper | None = None
+        self.session: Callable[[Turn], str | None] | None = None
         self.reached: list[str] = []
         self._offered: Send | None = None
         self._answer: list[str] = []

@@ -57,6 +57,12 @@ METRICS: tuple[Metric, ...] = (
         "State of a node's link: 3 alive, 2 suspect, 1 stale, 0 dead.",
     ),
     Metric("roost_write_seconds", "histogram", (), "One write to a client's socket.", _FAST),
+    Metric(
+        "roost_session_tokens_total",
+        "counter",
+        ("outcome",),
+        "Session tokens that came: accepted, or malformed, unknown_key, forged, expired.",
+    ),
     Metric("roost_transcript_commit_seconds", "histogram", (), "Until a turn was on disk.", _FAST),
     Metric(
         "roost_transcripts_degraded", "gauge", (), "1 while turns are kept in memory for the disk."
@@ -70,12 +76,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "roost_conversations_gone_total", "counter", ("why",), "Conversations let go of, as idle."
-    ),
-    Metric(
-        "roost_reattach_total",
-        "counter",
-        ("result",),
-        "Clients that came back to a stream: resumed, events_gone, or unknown by its id.",
     ),
     Metric("roost_upstream_healthy", "gauge", ("node",), "1 while an upstream is in the pool."),
     Metric("roost_upstream_stalled", "gauge", ("node",), "1 while all its answers stand still."),
@@ -100,6 +100,7 @@ EVENTS: dict[str, str] = {
     "request_repeated": "A request came again under its Idempotency-Key, and was not run.",
     "request_done": "A request has ended; outcome, node and counts are in the line.",
     "fields_ignored": "A request had fields that roost does not know; they were ignored.",
+    "session_ignored": "A session token said nothing: malformed, of another key, forged, expired.",
     "transcript_lost": "A turn could not be kept: the disk failed or is too slow.",
     "transcripts_degraded": "The disk takes no conversations, so memory does; or does again.",
     "runtime_loading": "A runtime is being started.",
