@@ -42,6 +42,7 @@ class Seen:
     node: NodeId | None = None
     answered: bool = False
     failed_on: set[NodeId] = field(default_factory=set)
+    may_return: set[NodeId] = field(default_factory=set)
     endings: list[str] = field(default_factory=list)
 
     @property
@@ -111,7 +112,8 @@ class CoordinatorAgainstModel(RuleBasedStateMachine):
         assert self.now < link.heard_s + 2.0, "only nodes that were heard get work"
         assert not link.draining
         assert one.model in link.offers
-        assert effect.node not in one.failed_on
+        again = effect.why == "runtime_back" and effect.node in one.may_return
+        assert again or effect.node not in one.failed_on
         taken = sum(
             node == effect.node and self.seen[request].model == one.model
             for (request, _), node in self.leases.items()
@@ -233,6 +235,8 @@ class CoordinatorAgainstModel(RuleBasedStateMachine):
             assert node is not None
             if reason != "node_busy":
                 one.failed_on.add(node)
+            if reason == "runtime_died":
+                one.may_return.add(node)
             failure = Failure(reason, "It went wrong.")
             tell = self.machine.on_refused if refused else self.machine.on_failed
             self.apply(tell(request, one.attempt, failure, self.now))
