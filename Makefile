@@ -6,7 +6,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-fast sim drills bench-gateway bench-overload demo docs format clean
+.PHONY: help install check test test-fast sim sim-mutants drills bench-gateway bench-overload demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,8 +38,12 @@ test: $(STAMP) ## the default test run: everything, real model included
 test-fast: $(STAMP) ## what can be tested in seconds
 	$(BIN)/python -m pytest -q -m "not slow and not engine"
 
-sim: $(STAMP) ## 200 seeds of the simulated fleet
-	$(BIN)/python -m roost.sim.run --seeds 200
+sim: $(STAMP) ## 500 seeds of the simulated fleet, under faults
+	$(BIN)/python -m roost.sim.run --seeds 500
+	@echo "production machines only; \`make sim-mutants\` sweeps the defective ones"
+
+sim-mutants: $(STAMP) ## 200 seeds of every defective machine (many minutes)
+	$(BIN)/python -m roost.sim.run --mutants 200
 
 drills: $(STAMP) ## kill, flood, stall and leave real processes
 	$(BIN)/python -m roost.bench.drills

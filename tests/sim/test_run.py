@@ -54,7 +54,7 @@ def test_one_run_with_its_log(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     assert "gateway_drains seed 1: log " in output
     assert "> Dispatch r1 1 " in output
-    assert "1 runs, 0 with violations" in output
+    assert "1 runs of 1 scenarios, 0 with violations" in output
     assert "simulated hours per hour" in output
 
 

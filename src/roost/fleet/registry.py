@@ -66,6 +66,12 @@ class Registry:
     def __init__(self, settings: FleetSettings) -> None:
         self._settings = settings
         self._nodes: dict[NodeId, Node] = {}
+        # How old the last sign of life may get until a node is no longer what it is.
+        self._waits_s: dict[LinkState, float] = {
+            "alive": settings.link_suspect_s,
+            "suspect": settings.link_stale_s,
+            "stale": settings.link_dead_s,
+        }
 
     def get(self, node: NodeId) -> Node | None:
         """The node's record, also of a dead one."""
@@ -161,7 +167,13 @@ class Registry:
 
     def next_change_s(self) -> float | None:
         """When the next change of state is due if nobody says anything; None without links."""
-        return min((self._due_s(record) for record in self._linked()), default=None)
+        # In one pass and without a list: it is asked after every event.
+        due = None
+        for record in self._nodes.values():
+            wait_s = self._waits_s.get(record.state)
+            if wait_s is not None and (due is None or record.heard_s + wait_s < due):
+                due = record.heard_s + wait_s
+        return due
 
     def serving(self, model: ModelId) -> list[Node]:
         """Linked nodes that offer this model, whatever their state."""
@@ -185,13 +197,6 @@ class Registry:
         if now >= heard_s + self._settings.link_stale_s:
             return "stale"
         return "suspect" if now >= heard_s + self._settings.link_suspect_s else "alive"
-
-    def _due_s(self, record: Node) -> float:
-        if record.state == "alive":
-            return record.heard_s + self._settings.link_suspect_s
-        if record.state == "suspect":
-            return record.heard_s + self._settings.link_stale_s
-        return record.heard_s + self._settings.link_dead_s
 
     def _forgive_own_stall(self, now: float) -> None:
         """Add the gateway's own sleep to everybody's clock.

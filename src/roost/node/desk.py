@@ -71,8 +71,12 @@ class Desk:
 
     def next_deadline(self) -> float | None:
         """The earliest deadline that still matters."""
-        open_ends = [s.deadline_at for s in self._streams.values() if not s.ended]
-        return min((at for at in open_ends if at is not None), default=None)
+        open_ends = [
+            stream.deadline_at
+            for stream in self._streams.values()
+            if stream.deadline_at is not None and not stream.ended
+        ]
+        return min(open_ends, default=None)
 
     def admit(self, key: StreamKey, message: Open, now: float) -> Stream:
         """Take a request in."""

@@ -113,9 +113,15 @@ class Floor:
 
         A paused stream may hold everybody up behind it: nothing is concluded then.
         """
-        if not self._owes() or self._is_paused():
-            return None
-        return self._moved_at + self.patience_s()
+        owes = False
+        for stream in self.streams.values():
+            if stream.is_working:
+                if stream.outbox.paused:
+                    return None
+                owes = True
+            elif stream.phase == "preparing":
+                owes = True
+        return self._moved_at + self.patience_s() if owes else None
 
     def _owes(self) -> bool:
         return any(s.is_working or s.phase == "preparing" for s in self.streams.values())

@@ -29,9 +29,9 @@ def prompt_tokens(request: GenerateRequest) -> tuple[int, ...]:
     words = [
         word
         for message in request.prompt.messages
-        for word in (f"<{message.role}>", *message.content.split())
+        for word in (b"<%b>" % message.role.encode(), *message.content.encode().split())
     ]
-    return tuple(crc32(word.encode()) for word in words)
+    return tuple(map(crc32, words))
 
 
 def answer_of(request: GenerateRequest) -> list[str]:

@@ -159,11 +159,14 @@ class Ledger:
     def look(self) -> None:
         """The gateway has done what it wants to do for now: nobody may wait beside a free place."""
         now = self._world.now
+        idle: dict[ModelId, NodeId | None] = {}
         for request in self._fresh:
             trace = self.history.traces[request]
-            idle = [node for node in self._reports if self._has_room(node, trace.model, now)]
-            if idle and trace.overlooked is None:
-                trace.overlooked = idle[0]
+            if trace.model not in idle:
+                rooms = (node for node in self._reports if self._has_room(node, trace.model, now))
+                idle[trace.model] = next(rooms, None)
+            if trace.overlooked is None:
+                trace.overlooked = idle[trace.model]
 
     def _has_room(self, node: NodeId, model: ModelId, now: float) -> bool:
         report = self._reports[node]
@@ -190,8 +193,9 @@ class Ledger:
         history = self.history
         if 0 < history.max_decodes <= len(self._out):
             return True
-        here = sum(on == node for on, _ in self._out.values())
-        return 0 < history.max_decodes_per_node <= here
+        if not history.max_decodes_per_node:
+            return False
+        return history.max_decodes_per_node <= sum(on == node for on, _ in self._out.values())
 
     def dispatched(self, effect: Dispatch, model: ModelId) -> None:
         """A request was given to a node: note how that node looked from outside."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from roost.sim.costs import Distances
@@ -55,7 +56,7 @@ class Direction:
 
     def send(self, message: Packet) -> None:
         """Put a message on its way."""
-        self._on_its_way(lambda: self._hear(message))
+        self._on_its_way(partial(self._hear, message))
 
     def finish(self) -> None:
         """Let the other end hear, after all that was sent, that this one has closed."""
@@ -72,7 +73,7 @@ class Direction:
             return
         delay_s = self._distances.latency_s + self._dice.random() * self._distances.jitter_s
         self._last_s = max(self._last_s, self._world.now + delay_s)
-        self._world.at(self._last_s - self._world.now, lambda: self._arrive(action))
+        self._world.at(self._last_s - self._world.now, partial(self._arrive, action))
 
     def _arrive(self, action: Action) -> None:
         if self.cut or self.swallowing:
@@ -84,7 +85,11 @@ class Direction:
 
     def _hear(self, message: Packet) -> None:
         if self._to.open:
-            self._to.process.do(lambda: self._to.hear(message) if self._to.open else None)
+            self._to.process.do(partial(self._heard, message))
+
+    def _heard(self, message: Packet) -> None:
+        if self._to.open:
+            self._to.hear(message)
 
 
 class Connection:

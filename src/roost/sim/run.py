@@ -15,7 +15,8 @@ from importlib.resources import files
 import msgspec
 
 from roost.sim import policies
-from roost.sim.catalogue import CATALOGUE, found
+from roost.sim.batch import Job, cores, killed, played
+from roost.sim.catalogue import CATALOGUE
 from roost.sim.checkers import CHECKERS
 from roost.sim.play import Played, play
 from roost.sim.scenario import Scenario
@@ -44,9 +45,9 @@ def spread(names: Sequence[str], seeds: int, first: int) -> Iterator[tuple[str, 
         yield names[index % len(names)], first + index // len(names)
 
 
-def replay(played: Played) -> str:
+def replay(run: Played) -> str:
     """The one command that plays this run again, with its log."""
-    return f"python -m roost.sim.run --scenario {played.scenario} --seed {played.seed} --log"
+    return f"python -m roost.sim.run --scenario {run.scenario} --seed {run.seed} --log"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.claims:
         return _claims(known)
     if options.mutants:
-        return _sweep(known, options.mutants)
+        return _sweep(known, options.mutants, options.jobs)
     if options.policies:
         policies.tabulate(options.policies)
         return 0
@@ -64,15 +65,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds, first = (1, options.seed) if options.seed is not None else (options.seeds, 1)
     began = time.perf_counter()
     runs = []
-    for name, seed in spread(names, seeds, first):
-        runs.append(play(known[name], name, seed, keep_lines=options.log))
-        tell(runs[-1], verbose=options.seed is not None or options.verbose)
+    jobs = [Job(known[name], name, seed) for name, seed in spread(names, seeds, first)]
+    for one in _logged(jobs) if options.log else played(jobs, options.jobs):
+        runs.append(one)
+        tell(one, verbose=options.seed is not None or options.verbose)
     return sum_up(runs, time.perf_counter() - began)
+
+
+def _logged(jobs: Sequence[Job]) -> Iterator[Played]:
+    return (play(job.scenario, job.name, job.seed, keep_lines=True) for job in jobs)
 
 
 def _options(names: list[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("roost sim", description=DESCRIPTION)
-    parser.add_argument("--seeds", type=int, default=200, help="how many runs, over all scenarios")
+    parser.add_argument("--seeds", type=int, default=500, help="how many runs, over all scenarios")
+    parser.add_argument("--jobs", type=int, default=cores(), help="how many processes")
     parser.add_argument("--scenario", choices=names, help="only this scenario")
     parser.add_argument("--seed", type=int, help="only this seed")
     parser.add_argument("--log", action="store_true", help="print the event log")
@@ -95,42 +102,55 @@ def _claims(known: dict[str, Scenario]) -> int:
     return 0
 
 
-def _sweep(known: dict[str, Scenario], seeds: int) -> int:
+def _sweep(known: dict[str, Scenario], seeds: int, processes: int) -> int:
     """Say which seeds find each mutant; status 1 if one survives them all."""
-    survived = 0
+    began, survived = time.perf_counter(), 0
+    tried = range(1, seeds + 1)
+    verdicts = killed(
+        [
+            Job(known[mutant.scenario], mutant.scenario, seed, place)
+            for place, mutant in enumerate(CATALOGUE)
+            for seed in tried
+        ],
+        processes,
+    )
     for mutant in CATALOGUE:
-        killers = list(found(mutant, known, range(1, seeds + 1)))
+        killers = [seed for seed, dead in zip(tried, verdicts, strict=False) if dead]
         survived += not killers
         shown = ", ".join(map(str, killers[:5])) or "SURVIVED"
         _say(f"{mutant.name:44} {mutant.checker:26} {len(killers):4} of {seeds}: {shown}")
-    _say(f"{len(CATALOGUE)} mutants, {survived} survived {seeds} seeds each")
+    _say(
+        f"{len(CATALOGUE)} mutants, {survived} survived {seeds} seeds each; "
+        f"{time.perf_counter() - began:.0f} s"
+    )
     return 1 if survived else 0
 
 
-def tell(played: Played, *, verbose: bool) -> None:
+def tell(run: Played, *, verbose: bool) -> None:
     """Report one run: its log if it was kept, what it violated, how to see that again."""
-    for line in played.lines:
+    for line in run.lines:
         sys.stdout.write(line)
-    for violation in played.violations:
+    for violation in run.violations:
         _say(f"VIOLATED {violation.checker}: {violation.what}")
-    if played.violations:
-        _say(f"replay: {replay(played)}")
+    if run.violations:
+        _say(f"replay: {replay(run)}")
     if verbose:
         _say(
-            f"{played.scenario} seed {played.seed}: log {played.digest}, "
-            f"{played.completed} of {played.requests} requests complete, "
-            f"{played.events} events in {played.simulated_s:.0f} simulated s"
+            f"{run.scenario} seed {run.seed}: log {run.digest}, "
+            f"{run.completed} of {run.requests} requests complete, "
+            f"{run.events} events in {run.simulated_s:.0f} simulated s"
         )
 
 
 def sum_up(runs: Sequence[Played], wall_s: float) -> int:
     """Report all runs together; the exit status."""
-    failed = [played for played in runs if played.violations]
-    simulated_h = sum(played.simulated_s for played in runs) / 3600
-    requests = sum(played.requests for played in runs)
+    failed = sum(bool(run.violations) for run in runs)
+    scenarios_played = len({run.scenario for run in runs})
+    simulated_h = sum(run.simulated_s for run in runs) / 3600
+    requests = sum(run.requests for run in runs)
     _say(
-        f"{len(runs)} runs, {len(failed)} with violations, {requests} requests; "
-        f"{simulated_h:.2f} simulated hours in {wall_s:.1f} s: "
+        f"{len(runs)} runs of {scenarios_played} scenarios, {failed} with violations, "
+        f"{requests} requests; {simulated_h:.2f} simulated hours in {wall_s:.1f} s: "
         f"{simulated_h / (wall_s / 3600):.0f} simulated hours per hour"
     )
     return 1 if failed else 0

@@ -8,6 +8,7 @@ hash of the log proves it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,6 +20,8 @@ Action: TypeAlias = Callable[[], None]
 
 AT_ONCE = 100_000
 """More events than this at one instant are a loop."""
+LINES_AT_ONCE = 256
+"""How many lines of the log go into its hash together."""
 GRAIN_S = 1e-6
 """How much later than asked a timer fires: clocks never stand still, and rounding must not loop."""
 
@@ -33,12 +36,14 @@ class World:
         self.lines: list[str] = []
         self._keep_lines = keep_lines
         self._hash = sha256()
+        self._unhashed: list[str] = []
         self._heap: list[tuple[float, int, Action]] = []
         self._count = 0
 
     @property
     def digest(self) -> str:
         """Hash of the log so far, 16 hexadecimal digits."""
+        self._flush()
         return self._hash.hexdigest()[:16]
 
     def at(self, delay_s: float, action: Action) -> None:
@@ -50,9 +55,15 @@ class World:
     def log(self, text: str) -> None:
         """Write a line with the time."""
         line = f"{self.now:.6f} {text}\n"
-        self._hash.update(line.encode())
+        self._unhashed.append(line)
+        if len(self._unhashed) >= LINES_AT_ONCE:
+            self._flush()
         if self._keep_lines:
             self.lines.append(line)
+
+    def _flush(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
 
     def run(self, until_s: float) -> None:
         """Let time pass up to `until_s`."""
@@ -88,7 +99,7 @@ class Process:
 
     def after(self, delay_s: float, action: Action) -> None:
         """Let this happen in the process, if it still lives then."""
-        self.world.at(delay_s, lambda: self.do(action))
+        self.world.at(delay_s, partial(self.do, action))
 
     def do(self, action: Action) -> None:
         """Let this happen in the process now, or as soon as it continues."""
@@ -125,6 +136,11 @@ class Alarm:
         self._due_s: float | None = None
         self._generation = 0
 
+    @property
+    def is_set(self) -> bool:
+        """Whether a tick is to come."""
+        return self._due_s is not None
+
     def set(self, when_s: float | None) -> None:
         """Tick at `when_s` or earlier; a tick that comes early is harmless to a machine."""
         if when_s is None or (self._due_s is not None and self._due_s <= when_s):
@@ -133,7 +149,7 @@ class Alarm:
         self._due_s = max(now, when_s)
         self._generation += 1
         generation = self._generation
-        self._process.after(self._due_s - now + GRAIN_S, lambda: self._fire(generation))
+        self._process.after(self._due_s - now + GRAIN_S, partial(self._fire, generation))
 
     def _fire(self, generation: int) -> None:
         if generation == self._generation:
