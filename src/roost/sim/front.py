@@ -162,12 +162,7 @@ class Front:
     def _heard(self, line: Line, message: Packet) -> None:
         if line.node is not None and self.lines.get(line.node) is line:
             self._ledger.heard(line.node)
-            effects = self.coordinator.on_node_heard(line.node, self._world.now)
-            if effects or not self._alarm.is_set:
-                self._feed(effects)
-            else:
-                # A sign of life only puts off what is due: the alarm need not be set anew.
-                self._ledger.look()
+            self._feed(self.coordinator.on_node_heard(line.node, self._world.now))
         # The network is one for both directions; the link's own table refuses what is wrong.
         self._put(line, line.end.on_message(message, self._world.now))  # type: ignore[arg-type]
 

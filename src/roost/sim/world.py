@@ -136,11 +136,6 @@ class Alarm:
         self._due_s: float | None = None
         self._generation = 0
 
-    @property
-    def is_set(self) -> bool:
-        """Whether a tick is to come."""
-        return self._due_s is not None
-
     def set(self, when_s: float | None) -> None:
         """Tick at `when_s` or earlier; a tick that comes early is harmless to a machine."""
         if when_s is None or (self._due_s is not None and self._due_s <= when_s):
