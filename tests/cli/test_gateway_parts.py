@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.cli.gateway_parts import gateway_settings, limits, upstream_settings
+from roost.cli.gateway_parts import fleet_settings, gateway_settings, limits, upstream_settings
 from roost.config import Machine, Settings, load
 from roost.core.fence import Life
 from roost.gateway.upstream.targets import Target
@@ -48,3 +48,19 @@ def test_every_patience_with_a_server_is_a_setting() -> None:
     assert (made.pool.stall_s, made.models_s) == (14, 15)
     usual = upstream_settings(settings(), ())
     assert (usual.passage.first_byte_s, usual.client.kept_s) == (600, 4)
+
+
+def test_limits_of_the_fleet_come_from_their_settings() -> None:
+    """What an operator sets for fairness, quarantine, receipts and servers is what decides."""
+    given = settings(
+        queue_class_one_in="3",
+        retry_quarantine_kills="1",
+        receipts_entries="7",
+        receipts_ttl_s="60",
+        upstream_errors_max="9",
+        upstream_kept="2",
+    )
+    fleet, servers = fleet_settings(given), upstream_settings(given, ())
+    assert (fleet.class_one_in, fleet.quarantine_kills) == (3, 1)
+    assert (fleet.receipts_entries, fleet.receipts_ttl_s) == (7, 60.0)
+    assert (servers.pool.errors_max, servers.client.kept) == (9, 2)

@@ -92,6 +92,9 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("queue.length", 64, "requests", "How many may wait; 0 refuses at once.", most=100_000),
     _seconds("queue.wait_s", 60, "How long a request may wait before it is refused.", 0),
+    Setting(
+        "queue.class_one_in", 8, "requests", "Of which one is a waiting lower class's.", least=2
+    ),
     Setting("ctx", 4096, "tokens", "Context per slot, at most the model's own, which 0 takes."),
     Setting("batch", 256, "tokens", "Prompt tokens per prefill step.", least=1, most=65_536),
     Setting("threads", 0, "threads", "Per runtime; 0 leaves it to the backend.", most=4096),
@@ -122,6 +125,9 @@ TABLE: tuple[Setting, ...] = (
     _seconds("retry.window_s", 10, "Over which retries are counted."),
     Setting("retry.attempts", 3, "attempts", "Per request, the first included.", least=1, most=10),
     Setting(
+        "retry.quarantine_kills", 2, "runtimes", "Dead under a request: no more tries.", least=1
+    ),
+    Setting(
         *("retry.redispatch_per_node", 2, "requests", "After a death, computed anew at once."),
         least=1,
     ),
@@ -141,6 +147,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("reattach.entries", 128, "streams", "That can be attached to again.", least=1),
     Setting("affinity.entries", 100_000, "entries", "Remembered ends of conversations."),
     _seconds("affinity.ttl_s", 3600, "How long the end of a conversation is remembered."),
+    Setting("receipts.entries", 10_000, "requests", "Whose receipts are kept.", least=1),
+    _seconds("receipts.ttl_s", 86_400, "How long a receipt is kept."),
     _seconds("runtime.start_timeout_s", 120, "Until a runtime must be ready."),
     _seconds("runtime.stop_grace_s", 10, "Between asking a runtime to stop and killing it."),
     _seconds("runtime.release_timeout_s", 30, "Until a cancelled slot must be free again."),
@@ -205,8 +213,10 @@ TABLE: tuple[Setting, ...] = (
     Setting("upstream.probe_path", "", "", "Address to probe; empty tries the usual ones."),
     _seconds("upstream.probe_s", 2, "Between probes of a server, and until one must answer."),
     _seconds("upstream.models_s", 30, "Between looks at what a healthy server lists."),
-    _seconds("upstream.stall_s", 30, "Silence of all its answers at which a server hangs."),
+    _seconds("upstream.stall_s", 30, "Silence of all its answers: others are taken first."),
+    Setting("upstream.errors_max", 3, "answers", "Of status 500 in a row: not healthy.", least=1),
     _seconds("upstream.connect_s", 2, "Until a connection to a server must stand."),
+    Setting("upstream.kept", 64, "connections", "Kept unused per server."),
     _seconds("upstream.kept_s", 4, "How long an unused connection to a server is kept."),
     _seconds("upstream.first_byte_s", 600, "Until the first byte of an answer must have come."),
     _seconds("upstream.idle_s", 120, "Silence on an answer after which the server has failed."),
@@ -236,6 +246,7 @@ class Settings(NamedTuple):
     max_runtime_bytes: int
     queue_length: int
     queue_wait_s: float
+    queue_class_one_in: int
     ctx: int
     batch: int
     threads: int
@@ -265,6 +276,7 @@ class Settings(NamedTuple):
     retry_floor: int
     retry_window_s: float
     retry_attempts: int
+    retry_quarantine_kills: int
     retry_redispatch_per_node: int
     replay_max_tokens: int
     breaker_failures: int
@@ -282,6 +294,8 @@ class Settings(NamedTuple):
     reattach_entries: int
     affinity_entries: int
     affinity_ttl_s: float
+    receipts_entries: int
+    receipts_ttl_s: float
     runtime_start_timeout_s: float
     runtime_stop_grace_s: float
     runtime_release_timeout_s: float
@@ -326,7 +340,9 @@ class Settings(NamedTuple):
     upstream_probe_s: float
     upstream_models_s: float
     upstream_stall_s: float
+    upstream_errors_max: int
     upstream_connect_s: float
+    upstream_kept: int
     upstream_kept_s: float
     upstream_first_byte_s: float
     upstream_idle_s: float

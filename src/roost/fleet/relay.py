@@ -134,6 +134,11 @@ class Relay:
         """Messages whose events wait here for the writer."""
         return self._unread
 
+    @property
+    def fullness(self) -> float:
+        """Which share of the buffer waits for the writer; a collected answer fills none."""
+        return self._unread / self._settings.buffer_events
+
     def on_event(self, event: StreamEvent, now: float) -> list[RelayEffect]:
         """A message with a single event arrived from the node."""
         return self.on_events((event,), now)

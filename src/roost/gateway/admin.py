@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from roost.core.snapshots import LinkState
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
+    from roost.observe.metrics import Instrument
 
 _RANK: dict[LinkState, int] = {"alive": 3, "suspect": 2, "stale": 1, "dead": 0}
 _ABOUT = msgspec.json.encode(
@@ -29,6 +30,7 @@ class Admin:
 
     def __init__(self, mind: Mind) -> None:
         self._mind = mind
+        self._counted: dict[Instrument, int] = {}
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
@@ -64,9 +66,20 @@ class Admin:
         call.exchange.reply(200, headers, self._mind.metrics.render())
 
     def refresh(self) -> None:
-        """Copy the coordinator's gauges into the metrics."""
+        """Copy the coordinator's gauges and counters into the metrics, and how full streams are."""
         metrics, coordinator = self._mind.metrics, self._mind.coordinator
-        metrics("roost_queued").set(coordinator.statistics().waiting)
+        statistics = coordinator.statistics()
+        metrics("roost_queued").set(statistics.waiting)
+        self._count(metrics("roost_dispatched_total"), statistics.dispatched)
+        self._count(metrics("roost_warm_total"), statistics.warm)
+        self._count(metrics("roost_bounced_total"), statistics.bounced)
+        self._count(metrics("roost_breakers_opened_total"), statistics.breakers_opened)
+        for by, count in statistics.stopped.items():
+            self._count(metrics("roost_stopped_total", by), count)
+        held = [turn.relay.held_messages for turn in self._mind.turns.values()]
+        metrics("roost_stream_held_messages").set(sum(held))
+        fullest = max((turn.relay.fullness for turn in self._mind.turns.values()), default=0.0)
+        metrics("roost_stream_fullest_ratio").set(fullest)
         for node in coordinator.fleet():
             if node.state == "dead":
                 # Known, but not here: its series ended when it left.
@@ -75,6 +88,11 @@ class Admin:
             else:
                 metrics("roost_in_flight", node.id).set(node.in_flight)
                 metrics("roost_link_state", node.id).set(_RANK[node.state])
+
+    def _count(self, counter: Instrument, total: int) -> None:
+        """Bring a counter to what the coordinator has counted itself."""
+        counter.inc(total - self._counted.get(counter, 0))
+        self._counted[counter] = total
 
     def models(self, call: Call) -> None:
         """GET /v1/models."""

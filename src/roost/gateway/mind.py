@@ -92,6 +92,15 @@ class Mind:
         """A client's socket took a write after this long."""
         self._writes.observe(seconds)
 
+    def slow(self, turn: Turn) -> None:
+        """A client does not take what it is sent; its write deadline is still to come."""
+        self.log.info("stream_slow_client", request=turn.terms.request_id, dialect=turn.dialect)
+
+    def filling(self, turn: Turn) -> None:
+        """A stream's buffer is nearly full; then its node has to wait."""
+        held = turn.relay.held_messages
+        self.log.info("stream_buffer_high", request=turn.terms.request_id, held=held)
+
     def finished(self, turn: Turn, event: Finished) -> None:
         """The current attempt has ended well."""
         request, attempt = turn.terms.request_id, turn.attempt

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from roost.fleet.relay import Relay
 
 
+SLOW_CLIENT_S = 1.0
+BUFFER_HIGH = 0.8
+
+
 class Listener(Protocol):
     """Who hears from a turn what the coordinator has to know."""
 
@@ -51,6 +55,14 @@ class Listener(Protocol):
 
     def wrote(self, seconds: float) -> None:
         """The client's socket took a write after this long."""
+        ...
+
+    def slow(self, turn: Turn) -> None:
+        """The client has not taken a write for `SLOW_CLIENT_S`; told once."""
+        ...
+
+    def filling(self, turn: Turn) -> None:
+        """More than `BUFFER_HIGH` of the stream's buffer waits for the client; told once."""
         ...
 
     def finished(self, turn: Turn, event: Finished) -> None:
@@ -134,6 +146,8 @@ class Turn:
         self._todo: deque[RelayEffect] = deque()
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._slow = self._filling = False
 
     @property
     def answer(self) -> str:
@@ -201,6 +215,9 @@ class Turn:
         for event in events:
             failure = self._note(event, listener)
         self.apply(self.relay.on_events(events, self._loop.time()))
+        if not self._filling and self.relay.fullness > BUFFER_HIGH:
+            self._filling = True
+            listener.filling(self)
         if failure is not None:
             listener.failed(self, failure)
 
@@ -293,6 +310,8 @@ class Turn:
                 self._scribe.carry_out(self, effect)
                 if not self._scribe.blocked:
                     self._written()
+                elif not self._slow and self._patience is None:
+                    self._patience = self._loop.call_later(SLOW_CLIENT_S, self._on_slow)
             case _:
                 self._scribe.carry_out(self, effect)
 
@@ -308,7 +327,18 @@ class Turn:
             if effect.dropped and self._listener is not None:
                 self._listener.dropped(self, effect.dropped)
 
+    def _on_slow(self) -> None:
+        self._patience, self._slow = None, True
+        if self._listener is not None:
+            self._listener.slow(self)
+
+    def _calm(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
     def _written(self) -> None:
+        self._calm()
         now = self._loop.time()
         offered, self._offered = self._offered, None
         if self.keeper is not None and offered is not None:
@@ -320,6 +350,7 @@ class Turn:
         self._todo.extend(self.relay.on_written(now))
 
     def _close(self) -> None:
+        self._calm()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -34,6 +34,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("roost_queued", "gauge", (), "Requests that wait in the gateway's queue."),
     Metric("roost_shed_total", "counter", ("reason",), "Requests refused for want of capacity."),
     Metric("roost_retries_total", "counter", ("reason",), "Attempts made again on another node."),
+    Metric("roost_dispatched_total", "counter", (), "Attempts given to a node."),
+    Metric("roost_warm_total", "counter", (), "Of these, to where its conversation was."),
+    Metric("roost_bounced_total", "counter", (), "Attempts that a node refused for want of room."),
+    Metric("roost_stopped_total", "counter", ("by",), "Requests stopped before their end."),
+    Metric("roost_breakers_opened_total", "counter", (), "Times a node was closed to a model."),
     Metric("roost_replays_total", "counter", ("reason",), "Answers gone on with elsewhere."),
     Metric(
         "roost_cached_prompt_tokens_total", "counter", (), "Prompt tokens that needed no prefill."
@@ -55,6 +60,10 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         ("node",),
         "State of a node's link: 3 alive, 2 suspect, 1 stale, 0 dead.",
+    ),
+    Metric("roost_stream_held_messages", "gauge", (), "Wait in all streams for their clients."),
+    Metric(
+        "roost_stream_fullest_ratio", "gauge", (), "Of its buffer, in the stream that holds most."
     ),
     Metric("roost_write_seconds", "histogram", (), "One write to a client's socket.", _FAST),
     Metric(
@@ -97,6 +106,8 @@ EVENTS: dict[str, str] = {
     "request_retried": "An attempt failed before its first answer byte and is made again.",
     "request_replayed": "A runtime or node died in mid-answer; another one goes on with it.",
     "request_shed": "A request was refused for want of capacity.",
+    "stream_slow_client": "A client has not taken a write for a second.",
+    "stream_buffer_high": "More than 0.8 of a stream's buffer waits for its client.",
     "request_repeated": "A request came again under its Idempotency-Key, and was not run.",
     "request_done": "A request has ended; outcome, node and counts are in the line.",
     "fields_ignored": "A request had fields that roost does not know; they were ignored.",
