@@ -6,8 +6,10 @@ import msgspec
 
 from roost.core.events import Delta, Failed, Finished, Started, Usage
 from roost.core.fence import Epoch, Fence
-from roost.core.request import Continuation
+from roost.core.request import ChatPrompt, Continuation
 from roost.errors import Failure
+from roost.gateway.infer import InferSettings
+from roost.store.journal import Journal, JournalSettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
@@ -225,3 +227,30 @@ async def test_client_and_node_are_lost_and_the_stream_goes_on(stage: Stage) -> 
     texts = [msgspec.json.decode(event) for event in reply.events()[:-1]]
     assert "".join(one["choices"][0]["delta"].get("content", "") for one in texts) == "lo"
     assert texts[-1]["roost"]["replays"] == 1
+
+
+async def test_a_turn_of_a_named_conversation_goes_on_as_well() -> None:
+    """Its events are numbered on, and what is kept is the whole answer."""
+    settings = msgspec.structs.replace(SETTINGS, infer=InferSettings())
+    async with staged(settings, journal=Journal(None, JournalSettings())) as stage:
+        nodes = twins(stage, "w", "w")
+        dies_then_goes_on(nodes)
+        await ready(stage, 2)
+        body: dict[str, object] = {
+            "conversation_id": "c1",
+            "prompt": "hello",
+            "model": MODEL,
+            "max_tokens": 50,
+            "roost": {"on_loss": "replay"},
+        }
+        reply = await ask(stage.port, "POST", "/coordinator/infer", body)
+        events = [msgspec.json.decode(event) for event in reply.events()]
+        assert [event["token"] for event in events[:-1]] == ["Hel", "lo"]
+        assert [event["seq"] for event in events] == [0, 1, 2]
+        assert (events[-1]["reason"], events[-1]["roost"]["replays"]) == ("stop", 1)
+        await ask(stage.port, "POST", "/coordinator/infer", {**body, "prompt": "and?"})
+        asked = [opened.request.prompt for node in nodes for opened in node.opened]
+        turns = [prompt.messages for prompt in asked if isinstance(prompt, ChatPrompt)]
+        assert [m.content for m in max(turns, key=len)] == ["hello", "Hello", "and?"]
+        body["roost"] = {"on_loss": "maybe"}
+        assert (await ask(stage.port, "POST", "/coordinator/infer", body)).status == 400

@@ -6,6 +6,7 @@ The relay writes it, the coordinator reads it: a token is here before its text c
 from __future__ import annotations
 
 from roost.core.events import Delta
+from roost.core.request import Terms
 
 
 class Said:
@@ -36,3 +37,8 @@ class Said:
             self._ids.clear()
         elif self._whole:
             self._ids += delta.ids
+
+
+def said_for(terms: Terms, tokens_max: int) -> Said | None:
+    """Where to keep a request's answer for whoever goes on with it; None where nobody is to."""
+    return Said(tokens_max) if terms.on_loss == "replay" else None

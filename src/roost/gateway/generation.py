@@ -19,7 +19,7 @@ from roost.dialects.openai_options import ReplyOptions
 from roost.errors import Failure, RoostError
 from roost.fleet.idempotency import Claim, IdempotencySettings
 from roost.fleet.relay import Relay, RelaySettings
-from roost.fleet.said import Said
+from roost.fleet.said import said_for
 from roost.gateway.asked import (
     CLASS_HEADER,
     KEY_HEADER,
@@ -182,7 +182,7 @@ class Generation:
         reply_id = dialect.id_prefix + asked.terms.request_id
         named = (reply_id, int(time.time()), str(sent.request.model), sent.options)
         limits, streamed = self._settings.relay, sent.options.stream
-        said = Said(limits.replay_max_tokens) if asked.terms.on_loss == "replay" else None
+        said = said_for(asked.terms, limits.replay_max_tokens)
         relay = Relay(limits, streamed=streamed, now=self._mind.now_s, said=said)
         # Readers that are replaced hear a voice of their own: theirs is not the end of the stream.
         reel = self._reel(call, asked, lambda why: dialect.stream_voice(*named).error(why))
@@ -195,10 +195,7 @@ class Generation:
             scribe = StreamScribe(outlet, dialect.stream_voice(*named))
         else:
             scribe = WholeScribe(outlet, dialect.whole_voice(*named))
-        request = sent.request
-        if relay.said is not None:
-            request = msgspec.structs.replace(request, return_tokens=True)
-        turn = Turn(request, asked.terms, relay, scribe, dialect.name)
+        turn = Turn(sent.request, asked.terms, relay, scribe, dialect.name)
         if asked.talk is not None:
             turn.session = partial(self._identity.token, key=asked.talk, named=False)
         if reel is not None:

@@ -30,7 +30,14 @@ from roost.fleet.affinity import chain
 from roost.fleet.conversation_effects import Begin, ConversationEffect, Gone, Refuse
 from roost.fleet.conversations import Conversations, ConversationSettings, conversation_key
 from roost.fleet.relay import Relay, RelaySettings
-from roost.gateway.asked import CLASS_HEADER, Belonging, asked_class
+from roost.fleet.said import said_for
+from roost.gateway.asked import (
+    CLASS_HEADER,
+    ON_LOSS_HEADER,
+    Belonging,
+    asked_class,
+    asked_on_loss,
+)
 from roost.gateway.infer_outlet import InferOutlet
 from roost.gateway.scribe import StreamScribe
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
@@ -124,7 +131,7 @@ class Infer:
                 raise fail("body_too_large", message, param="prompt")
             asked = read_infer(body, strict=self._settings.strict)
             terms, key, session = self._identified(call, asked)
-            relay = self._relay(asked)
+            relay = self._relay(asked, terms)
         except RoostError as error:
             self._mind.metrics("roost_requests_total", "rejected", DIALECT).inc()
             call.exchange.fail(error.failure)
@@ -155,14 +162,15 @@ class Infer:
         terms = identity.bound(terms, session, fields, belonging)
         return terms, key, session
 
-    def _relay(self, asked: InferAsked) -> Relay:
+    def _relay(self, asked: InferAsked, terms: Terms) -> Relay:
         settings = self._settings.relay
         on_full = asked.roost.get("on_full", settings.on_full)
         if on_full not in {"pause", "drop_oldest"}:
             message = "'roost.on_full' must be 'pause' or 'drop_oldest'."
             raise fail("bad_request", message, param="roost.on_full")
         settings = msgspec.structs.replace(settings, on_full=on_full)
-        return Relay(settings, streamed=True, now=self._mind.now_s)
+        said = said_for(terms, settings.replay_max_tokens)
+        return Relay(settings, streamed=True, now=self._mind.now_s, said=said)
 
     def _turn(self, call: Call, asked: InferAsked, terms: Terms, relay: Relay) -> Turn:
         def case(failure: Failure) -> InferCase:
@@ -357,6 +365,7 @@ def _terms(call: Call, asked: InferAsked) -> Terms:
         max_tokens=asked.request.max_tokens,
         class_=asked_class(fields.get(CLASS_HEADER), roost.get("class"), call.principal.class_),
         weight=call.principal.weight,
+        on_loss=asked_on_loss(fields.get(ON_LOSS_HEADER), roost.get("on_loss")),
     )
 
 

@@ -186,11 +186,13 @@ class Turn:
     def asks(self) -> GenerateRequest:
         """What the current attempt asks its node for."""
         dispatch, said = self.dispatch, self.relay.said
-        if dispatch is None or not dispatch.resumes_at or said is None:
+        if dispatch is None or said is None:
             return self.request
-        assert said.tokens == dispatch.resumes_at, "nothing is said between a loss and its remedy"
-        continuation = Continuation(said.ids, dispatch.digest)
-        return msgspec.structs.replace(self.request, continuation=continuation)
+        begun = None
+        if dispatch.resumes_at:
+            assert said.tokens == dispatch.resumes_at, "nothing is said between a loss and a replay"
+            begun = Continuation(said.ids, dispatch.digest)
+        return msgspec.structs.replace(self.request, return_tokens=True, continuation=begun)
 
     def on_withdrawn(self, attempt: int) -> None:
         """Hear nothing more of this attempt: its node may go on for a while before it knows."""

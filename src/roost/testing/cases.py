@@ -63,6 +63,12 @@ CASES = (
     Case("answers are continued", 11, continuations.answers_are_continued, REPLAY),
     Case("characters survive the seam", 11, continuations.characters_survive_the_seam, REPLAY),
     Case("stop strings span the seam", 11, continuations.stops_span_the_seam, REPLAY),
+    Case(
+        "log probabilities survive the seam",
+        11,
+        continuations.logprobs_survive_the_seam,
+        (*REPLAY, "logprobs"),
+    ),
     Case("complete answers end at once", 11, continuations.complete_answers_end_at_once, REPLAY),
     Case("prefixes are reused", 0, answers.prefixes_are_reused, ("completion", "prefix_cache")),
     Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),

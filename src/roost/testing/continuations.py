@@ -54,6 +54,19 @@ async def stops_span_the_seam(stand: Stand) -> None:
         await _continued(stand, msgspec.structs.replace(request, stop=(stop,)))
 
 
+async def logprobs_survive_the_seam(stand: Stand) -> None:
+    """Each token has its log probabilities once, those of one half behind those of the other."""
+    request = stand.request(PROMPT, 16, ignore_eos=True, top_logprobs=1)
+    whole = await stand.run(msgspec.structs.replace(request, return_tokens=True))
+    for half in await _halves(stand, request):
+        record = await stand.run(_rest_of(request, half))
+        count = len(whole.choices) - len(record.choices)
+        require(count == len(half.ids), f"{len(half.ids)} tokens have {count} log probabilities")
+        told, first = record.choices, whole.choices[count:]
+        same = [one.chosen.raw for one in told] == [one.chosen.raw for one in first]
+        require(same, "log probabilities of other tokens came")
+
+
 async def complete_answers_end_at_once(stand: Stand) -> None:
     """Who has said all that the limit allows says nothing more, and that the limit is why."""
     request = stand.request(PROMPT, 5, ignore_eos=True)
