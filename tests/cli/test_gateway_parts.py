@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from roost.cli.gateway_parts import fleet_settings, gateway_settings, limits, upstream_settings
+import pytest
+
+from roost.cli.gateway_parts import (
+    fleet_settings,
+    gateway_settings,
+    kept,
+    limits,
+    upstream_settings,
+)
 from roost.config import Machine, Settings, load
 from roost.core.fence import Life
+from roost.errors import RoostError
 from roost.gateway.upstream.targets import Target
 
 
@@ -64,3 +73,18 @@ def test_limits_of_the_fleet_come_from_their_settings() -> None:
     assert (fleet.class_one_in, fleet.quarantine_kills) == (3, 1)
     assert (fleet.receipts_entries, fleet.receipts_ttl_s) == (7, 60.0)
     assert (servers.pool.errors_max, servers.client.kept) == (9, 2)
+
+
+def test_models_to_keep_are_named_with_a_count() -> None:
+    """The last = counts, since names may have others; what makes no sense is refused by name."""
+    assert kept(["a=1", "org/b:q4=x=3"]) == {"a": 1, "org/b:q4=x": 3}
+    for text in ("a", "a=", "=2", "a=-1", "a=1.5", "a=1001"):
+        with pytest.raises(RoostError) as caught:
+            kept([text])
+        assert caught.value.failure.param == "placement.keep"
+
+
+def test_placement_is_a_setting_of_the_fleet() -> None:
+    """One load at a time unless told otherwise, and nothing is kept."""
+    fleet = gateway_settings(settings(), Life("gateway-0", 1)).fleet
+    assert (fleet.replicas, fleet.keep) == (1, {})

@@ -24,6 +24,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Want,
     Welcome,
 )
 from roost.wire.pump import Pump, PumpSettings
@@ -59,6 +60,7 @@ class Puppet:
         self._statuses = 0
         self.opened: list[Open] = []
         self.cancelled: list[StreamId] = []
+        self.wanted: list[ModelId] = []
         self.on_open: Callable[[Open], None] | None = None
         self._pump.start_with(end.start())
 
@@ -113,5 +115,7 @@ class Puppet:
                     self.on_open(message)
             case Cancel():
                 self.cancelled.append(message.stream)
+            case Want():
+                self.wanted.append(message.model)
             case _:
                 return

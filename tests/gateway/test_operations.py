@@ -12,10 +12,11 @@ from roost.core.events import Delta, Started
 from roost.core.ids import TenantId
 from roost.core.request import ServiceClass
 from roost.errors import Failure
+from roost.fleet.settings import FleetSettings
 from roost.gateway.front.access import Fields, Principal, presented_key
 from tests.conftest import until
-from tests.gateway.conftest import Reply, Stage, ask, staged
-from tests.gateway.puppet import MODEL, Puppet
+from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged
+from tests.gateway.puppet import MODEL, Puppet, status
 from tests.gateway.test_fleet_gateway import STREAM, idle, opened_count
 
 HELLO = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}]}
@@ -152,3 +153,36 @@ async def test_the_queue_shows_who_waits_and_hides_others(guarded: Stage) -> Non
 def _lined_up(stage: Stage, waiting: int) -> bool:
     counts = stage.gateway.mind.coordinator.statistics()
     return (counts.running, counts.waiting) == (1, waiting)
+
+
+async def test_placement_shows_where_models_run_and_what_a_load_would_cost(guarded: Stage) -> None:
+    """Any caller may see it; figures that nobody knows are null."""
+    guarded.add_node()
+    await guarded.ready()
+    reply = await call(guarded, "ann", "GET", "/roost/v1/placement")
+    assert reply.status == 200
+    (model,) = msgspec.json.decode(reply.body)["models"]
+    (node,) = model.pop("nodes")
+    assert model == {
+        "model": MODEL,
+        "wanted": 0,
+        "ready": 1,
+        "loading": 0,
+        "waiting": 0,
+        "queue_s": None,
+    }
+    assert (node["state"], node["price_s"], node["progress"]) == ("ready", 0.0, None)
+
+
+async def test_a_model_that_is_kept_is_asked_for_before_any_request() -> None:
+    """The wish reaches a node that says it can fulfil it, by the same link as requests."""
+    fleet = FleetSettings(replicas=1, keep={MODEL: 1})
+    async with staged(msgspec.structs.replace(SETTINGS, fleet=fleet)) as stage:
+        node = stage.add_node()
+        await stage.ready()
+        assert node.wanted == []
+        node.report(msgspec.structs.replace(status(), runtimes=(), loads=()))
+        await until(lambda: node.wanted == [MODEL], what="the node has been asked")
+        body = msgspec.json.decode((await ask(stage.port, "GET", "/roost/v1/placement")).body)
+        (model,) = body["models"]
+        assert (model["wanted"], model["loading"], model["nodes"][0]["price_s"]) == (1, 1, 5.0)

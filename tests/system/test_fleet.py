@@ -22,6 +22,7 @@ from tests.system.processes import Roost, fetch, gone, wait
 Client = Callable[[str], OpenAI]
 QUICK = ("--link-suspect-s", "0.6", "--link-stale-s", "1.2", "--link-dead-s", "2.4")
 PINGS = ("--link-ping-s", "0.2")
+EVERYWHERE = ("--placement-replicas", "0")
 
 
 def script(**what: object) -> str:
@@ -46,7 +47,7 @@ class Trio:
 
     def __init__(self, start: Start) -> None:
         self.start = start
-        self.gateway = start("gateway", "--port", "0", *QUICK, *PINGS)
+        self.gateway = start("gateway", "--port", "0", *QUICK, *PINGS, *EVERYWHERE)
         self.url = self.gateway.url()
         token = start("token", "--json")
         assert token.ends() == 0
@@ -202,7 +203,7 @@ def test_a_restarted_gateway_finds_its_nodes_again(trio: Trio, openai: Client) -
     port = trio.url.rsplit(":", 1)[1]
     trio.gateway.signal(signal.SIGKILL)
     trio.gateway.ends()
-    again = trio.start("gateway", "--port", port, *QUICK, *PINGS)
+    again = trio.start("gateway", "--port", port, *QUICK, *PINGS, *EVERYWHERE)
     assert again.url() == trio.url
     wait(lambda: trio.alive() == set(trio.nodes), "both have joined again")
     reply = openai(trio.url).chat.completions.create(

@@ -49,7 +49,7 @@ class Load:
     """A fleet with `nodes` nodes and `conversations` known ones, kept two thirds full."""
 
     def __init__(self, policy: Policy, nodes: int, conversations: int) -> None:
-        settings = FleetSettings(policy=policy, affinity_entries=2 * conversations)
+        settings = FleetSettings(policy, replicas=1, affinity_entries=2 * conversations)
         self._dice = random.Random(1)
         self._machine = Coordinator(settings, random.Random(2))
         self._nodes = [NodeId(f"node-{n}") for n in range(nodes)]

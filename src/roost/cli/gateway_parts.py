@@ -6,7 +6,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
@@ -60,6 +60,7 @@ GATEWAY_SETTINGS = (
     "replay.",
     "idempotency.",
     "reattach.",
+    "placement.",
     "affinity.",
     "session.",
     "receipts.",
@@ -72,6 +73,7 @@ GATEWAY_SETTINGS = (
     "policy",
     "strict",
 )
+KEPT_MAX = 1000
 LOOPBACK_NAMES = frozenset({"localhost", "::1"})
 
 
@@ -169,6 +171,8 @@ def fleet_settings(settings: Settings) -> FleetSettings:
         redispatch_per_node=settings.retry_redispatch_per_node,
         receipts_entries=settings.receipts_entries,
         receipts_ttl_s=settings.receipts_ttl_s,
+        replicas=settings.placement_replicas,
+        keep=kept(settings.placement_keep),
         affinity_entries=settings.affinity_entries,
         affinity_ttl_s=settings.affinity_ttl_s,
         max_decodes=settings.max_in_flight_decodes,
@@ -180,6 +184,18 @@ def fleet_settings(settings: Settings) -> FleetSettings:
         breaker_open_max_s=settings.breaker_open_max_s,
         breaker_successes=settings.breaker_successes,
     )
+
+
+def kept(texts: Iterable[str]) -> dict[str, int]:
+    """Read `model=2` and so on; raises `bad_request` for what is none of that."""
+    counts = {}
+    for text in texts:
+        model, _, count = text.rpartition("=")
+        if not model or not count.isdecimal() or int(count) > KEPT_MAX:
+            message = f"--placement-keep {text}: write a model, = and how many nodes run it."
+            raise fail("bad_request", message, param="placement.keep")
+        counts[model] = int(count)
+    return counts
 
 
 def gateway_settings(

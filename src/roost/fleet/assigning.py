@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from roost.core.ids import ModelId
 from roost.errors import Failure
 from roost.fleet import refusals
@@ -9,17 +11,19 @@ from roost.fleet.affinity import Home
 from roost.fleet.books import Books
 from roost.fleet.calls import Attempt, Call
 from roost.fleet.effects import Dispatch
-from roost.fleet.field import Field
+from roost.fleet.field import Field, field_of
 from roost.fleet.leases import Share
-from roost.fleet.routing import Choice, choose, hopeful, only_too_long
+from roost.fleet.placing import Placer
+from roost.fleet.routing import WAIT_FOR, Choice, choose, hopeful, obstacle, only_too_long
 from roost.fleet.scoring import Ask
 
 
 class Assigner:
     """Decides, for everybody who waits, whether and where to run, or that there is no hope."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, placer: Placer) -> None:
         self._books = books
+        self._placer = placer
 
     def reconsider(self, now: float) -> None:
         """Place whoever can be placed."""
@@ -51,7 +55,7 @@ class Assigner:
             field = self._field(call, now)
             if call.terms.require and ask.home is not None:
                 field = field.only(lambda one: one.node == ask.home)
-            choice = self._choose(call, ask, field)
+            choice = self._choose(call, ask, field, now)
             if choice is None:
                 return self._give_up(call, ask, field, now)
             if prospects.board.confirm(choice.node, now):
@@ -77,7 +81,7 @@ class Assigner:
         digest = self._books.registry.digest
         return field.only(lambda one: digest(one.node, call.model) == call.digest)
 
-    def _choose(self, call: Call, ask: Ask, field: Field) -> Choice | None:
+    def _choose(self, call: Call, ask: Ask, field: Field, now: float) -> Choice | None:
         books = self._books
         if call.failures:
             # After a death its requests would fall on the survivors all at once: a few at a time.
@@ -85,7 +89,14 @@ class Assigner:
             field = field.only(lambda one: books.leases.recovering(one.node) < most)
         if 0 < books.settings.max_decodes <= len(books.leases):
             return None
-        return choose(ask, field, books.settings.policy, books.dice)
+        policy = books.settings.policy
+        if books.prospects.board.nobody(call.model):
+            field = self._placer.cheapest(ask, call.model, field, now)
+        choice = choose(ask, field, policy, books.dice)
+        if choice is not None or not _needs_another(field, ask):
+            return choice
+        field = self._placer.cheapest(ask, call.model, _opened(field), now)
+        return choose(ask, field, policy, books.dice)
 
     def _give_up(self, call: Call, ask: Ask, field: Field, now: float) -> bool:
         if hopeful(field, ask):
@@ -151,3 +162,26 @@ class Assigner:
         if registry.settled():
             return refusals.model_not_found(call.model)
         return refusals.nobody_connected(hint_s)
+
+
+def _needs_another(field: Field, ask: Ask) -> bool:
+    """Whether no runtime that there is, or will be, is of any use to this request.
+
+    It failed there already, or is too long for them. Everybody else waits for what there is.
+    """
+    cold = False
+    for one in field.candidates:
+        what = obstacle(one, ask)
+        if what == "cold":
+            cold = True
+        elif what in WAIT_FOR and what != "no_room":
+            return False
+    return cold
+
+
+def _opened(field: Field) -> Field:
+    """Ask the nodes without a runtime as well."""
+    return field_of(
+        msgspec.structs.replace(one, closed="") if one.closed == "cold" else one
+        for one in field.candidates
+    )

@@ -14,11 +14,13 @@ from dataclasses import field as dataclass_field
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import RuntimeView
 from roost.fleet.breakers import Breakers
-from roost.fleet.field import Candidate, Field, field_of
+from roost.fleet.field import Candidate, Field, Stage, field_of
 from roost.fleet.leases import Leases
+from roost.fleet.loads import Loads
 from roost.fleet.pace import Pace
 from roost.fleet.registry import Node, Registry
 from roost.fleet.settings import FleetSettings
+from roost.fleet.stages import Stages, has_no_room, stage_of
 
 MODELS = 1024
 """Most models with a board; the one made longest ago is made anew when it is asked for again."""
@@ -36,6 +38,7 @@ class _Board:
 
     field: Field
     choosy: bool
+    stages: Stages
     stale: set[NodeId] = dataclass_field(default_factory=set)
     doubtful: bool = False
 
@@ -48,6 +51,8 @@ class Board:
         self._registry = registry
         self._leases = leases
         self.pace = Pace(settings)
+        self.loads = Loads()
+        self.asked: dict[tuple[NodeId, ModelId], float] = {}
         self.breakers = Breakers(settings)
         self._boards: dict[ModelId, _Board] = {}
         self._backoffs: dict[tuple[NodeId, ModelId], _Backoff] = {}
@@ -103,9 +108,8 @@ class Board:
             self.touch(node)
             for board in self._boards.values():
                 board.doubtful = True
-        for view in record.runtimes.values() if record is not None else ():
-            if view.load_s is not None:
-                self.pace.note_load(view.model, view.load_s)
+        if record is not None and record.status is not None:
+            self.loads.reported(node, record.status)
 
     def reshape(self) -> None:
         """Nodes or what they offer have changed: begin anew."""
@@ -147,6 +151,8 @@ class Board:
         self._silent.discard(node)
         self.breakers.joined(node)
         self.pace.joined(node)
+        self.loads.joined(node)
+        self.asked = {key: until_s for key, until_s in self.asked.items() if key[0] != node}
         self.reshape()
 
     def next_room_s(self, now: float) -> float | None:
@@ -189,8 +195,9 @@ class Board:
     def _make(self, model: ModelId, now: float) -> _Board:
         serving = self._registry.serving(model)
         choosy = self._choosy((node.id for node in serving), model)
-        records = (self._record(node, model, now, choosy=choosy) for node in serving)
-        board = _Board(field_of(records), choosy)
+        board = _Board(Field(), choosy, Stages(self._settings.replicas))
+        self._stage(board, model, serving, now)
+        board.field = field_of(self._record(node, model, now, board) for node in serving)
         if serving:
             # A name that nobody serves gets no board, or strangers could fill the memory with them.
             self._boards[model] = board
@@ -204,29 +211,57 @@ class Board:
         if choosy != board.choosy:
             board.choosy, stale = choosy, [*board.field.places]
         board.doubtful = False
-        nodes = [self._registry.get(name) for name in stale if name in board.field.places]
-        board.field = board.field.updated(
-            self._record(node, model, now, choosy=choosy) for node in nodes if node is not None
-        )
+        nodes = self._nodes(name for name in stale if name in board.field.places)
+        if self._stage(board, model, nodes, now):
+            nodes = self._nodes(board.field.places)
+        board.field = board.field.updated(self._record(n, model, now, board) for n in nodes)
         board.stale.clear()
+
+    def _nodes(self, names: Iterable[NodeId]) -> list[Node]:
+        nodes = (self._registry.get(name) for name in names)
+        return [node for node in nodes if node is not None]
+
+    def _stage(self, board: _Board, model: ModelId, nodes: Iterable[Node], now: float) -> bool:
+        """Note how far these nodes' runtimes are; True if that opens or shuts others."""
+        changed = False
+        for node in nodes if self._settings.replicas else ():
+            closed = self._closed(node, model, now, choosy=board.choosy)
+            stage = self._stage_of(node, model) if closed in ("", "busy") else None
+            changed = board.stages.note(node.id, stage) or changed
+        return changed
+
+    def _stage_of(self, node: Node, model: ModelId) -> Stage:
+        key = node.id, model
+        return stage_of(node, model, asked=key in self.asked or self._leases.held(*key) > 0)
 
     def _choosy(self, names: Iterable[NodeId], model: ModelId) -> bool:
         """Whether one of these nodes can be counted on, so that broken ones need not be asked."""
         nodes = (self._registry.get(name) for name in names)
         return any(n is not None and n.offers[model].usable and not n.draining for n in nodes)
 
-    def _record(self, node: Node, model: ModelId, now: float, *, choosy: bool) -> Candidate:
+    def nobody(self, model: ModelId) -> bool:
+        """Whether no node that takes work runs or loads the model, as of the last look."""
+        board = self._boards.get(model)
+        return board is not None and board.stages.empty
+
+    def _record(self, node: Node, model: ModelId, now: float, board: _Board) -> Candidate:
         offer, key = node.offers[model], (node.id, model)
         held, room = self._leases.held(*key), capacity(node, model, self._settings.max_in_flight)
         mine = self._leases.in_flight(node.id)
         pace = self.pace.sure(node.id, model, now)
-        closed = self._closed(node, model, now, choosy=choosy)
+        closed = self._closed(node, model, now, choosy=board.choosy)
         if not closed and (held >= room or not self._may_decode(mine)):
             closed = "busy"
+        stage = self._stage_of(node, model)
+        if not closed and stage != "ready":
+            closed = board.stages.gate.get(stage, "")
+            if not closed and stage == "cold" and has_no_room(node, model):
+                closed = "no_room"
         prefill_s = pace.prefill.value if pace is not None else 0.0
         return Candidate(
             node=node.id,
             closed=closed,
+            stage=stage,
             held=held,
             capacity=room,
             in_flight=mine + node.others,
@@ -258,7 +293,9 @@ class Board:
         return not most or mine < most
 
     def _load_s(self, node: Node, model: ModelId) -> float:
-        return 0.0 if node.runtime(model) is not None else self.pace.load_s(model)
+        if node.runtime(model) is not None:
+            return 0.0
+        return self.loads.predict_s(node.id, model, node.offers[model].size_bytes)
 
     def _kv_share(self, node: Node, model: ModelId) -> float | None:
         reserved = self._leases.tokens(node.id, model)

@@ -24,12 +24,13 @@ from roost.fleet.books import Books
 from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Effect, Report
 from roost.fleet.mishaps import Mishaps
+from roost.fleet.placing import Placer
 from roost.fleet.receipts import Receipt, receipt_of
 from roost.fleet.relay import Outcome
 from roost.fleet.routing import Dice
 from roost.fleet.said import Said
 from roost.fleet.settings import FleetSettings
-from roost.fleet.views import NodeView, QueueView, Statistics
+from roost.fleet.views import NodeView, PlacementView, QueueView, Statistics
 
 
 class Coordinator:
@@ -38,7 +39,8 @@ class Coordinator:
     def __init__(self, settings: FleetSettings, dice: Dice, books: Books | None = None) -> None:
         self._settings = settings
         self._books = books or Books(settings, dice)
-        self._assigner = Assigner(self._books)
+        self._placer = Placer(self._books)
+        self._assigner = Assigner(self._books, self._placer)
         self._mishaps = Mishaps(self._books, self._assigner.hope)
         self._told_s = 0.0
 
@@ -71,6 +73,8 @@ class Coordinator:
         if not books.registry.reported(node, seq, status, own):
             return books.drained()
         books.prospects.board.reported(node, before)
+        self._look_again(now)
+        self._placer.look(now)
         return self._settle(now)
 
     def on_node_heard(self, node: NodeId, now: float) -> list[Effect]:
@@ -273,6 +277,7 @@ class Coordinator:
         if len(books.queue) and now >= self._told_s + self._settings.waiting_report_s:
             self._told_s = now
             books.out += [books.tell(news, now) for news in books.queue.news()]
+        self._placer.look(now)
         return self._settle(now)
 
     def on_drain(self, now: float) -> list[Effect]:
@@ -347,6 +352,10 @@ class Coordinator:
         books = self._books
         nodes = books.registry.all()
         return tuple(census.node_view(node, books.leases.in_flight(node.id)) for node in nodes)
+
+    def placement(self, now: float) -> tuple[PlacementView, ...]:
+        """Every model on offer: how many runtimes are wanted, and what each would cost."""
+        return self._placer.views(now)
 
     def models(self) -> tuple[ModelOffer, ...]:
         """One offer for every model of a linked node, by name."""

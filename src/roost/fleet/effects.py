@@ -95,6 +95,13 @@ class Disconnect(msgspec.Struct, frozen=True):
     failure: Failure
 
 
+class Want(msgspec.Struct, frozen=True):
+    """Ask a node to load a model. It may not: its next reports show what it does."""
+
+    node: NodeId
+    model: ModelId
+
+
 class Report(msgspec.Struct, frozen=True):
     """Something an operator would want to know; logged once and counted.
 
@@ -117,4 +124,4 @@ class Report(msgspec.Struct, frozen=True):
     model: ModelId | None = None
 
 
-Effect: TypeAlias = Dispatch | Withdraw | Answer | Waiting | Disconnect | Report
+Effect: TypeAlias = Dispatch | Withdraw | Answer | Waiting | Disconnect | Want | Report

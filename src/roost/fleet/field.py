@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from roost.core.ids import NodeId
+
+Stage: TypeAlias = Literal["ready", "coming", "cold"]
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
     """A linked node that offers the model, as of the last event that changed it.
 
     `closed` says why it takes nothing now, "" if it does: unusable, suspect, draining, broken,
-    busy. `held` of `capacity` places for this model are taken, `in_flight` counts streams of all
-    models, `kv_share` is the part of KV reserved or in use (0..1) or None where unknown.
+    busy; where its runtime is not ready also cold, loading, no_room. `stage` is how far that is.
+    `held` of `capacity` places for this model are taken, `in_flight` counts streams of all models,
+    `kv_share` is the part of KV reserved or in use (0..1) or None where unknown.
     `picked` counts up with choices, `salt` is the node's own number for hashing.
     With `sure`, the learned figures count: `ahead_s` until a prefill could begin, then seconds per
     prompt token and per answer token.
@@ -28,6 +32,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 
     node: NodeId
     closed: str = ""
+    stage: Stage = "ready"
     held: int = 0
     capacity: int = 1
     in_flight: int = 0

@@ -17,7 +17,6 @@ _NEWEST = 0.2
 _LEAST_PREFILL = 8
 _TOKENS_PER_BYTE = 0.3
 _ANSWER_TOKENS = 128.0
-_LOAD_S = 5.0
 PLACES = 4096
 """Most pairs of node and model that are remembered; the ones learned longest ago go first."""
 
@@ -90,7 +89,6 @@ class Pace:
         self._settings = settings
         self._places: dict[tuple[NodeId, ModelId], Place] = {}
         self._lengths: dict[ModelId, TokenRate] = {}
-        self._loads: dict[ModelId, float] = {}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -127,14 +125,6 @@ class Pace:
             place = self._place(node, model, now)
             place.decoded += 1
             place.decode.setdefault(streams, Mean()).note(seconds / tokens)
-
-    def note_load(self, model: ModelId, seconds: float) -> None:
-        """A node's last load of this model took so long."""
-        self._loads[model] = seconds
-
-    def load_s(self, model: ModelId) -> float:
-        """How long a load of this model takes, by what a node last said of its own."""
-        return self._loads.get(model, _LOAD_S)
 
     def joined(self, node: NodeId) -> None:
         """The node began anew, maybe on other hardware: forget what it could."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
-from roost.core.snapshots import LinkState, ModelOffer, NodeStatus, RuntimeView
+from roost.core.snapshots import LinkState, LoadView, ModelOffer, NodeStatus, RuntimeView
 from roost.fleet.settings import FleetSettings
 
 
@@ -20,7 +20,8 @@ class Node:
     """One node; `seq` is the number of its last status on this link, -1 before the first.
 
     `others` is how much it does for other gateways, by its last status. `salt` is its own number
-    for hashing. `parked` means that an operator wants it to get no new work.
+    for hashing. `crowded` has the models for which there is no room just so. `parked` means that an
+    operator wants it to get no new work.
     """
 
     id: NodeId
@@ -35,6 +36,7 @@ class Node:
     status: NodeStatus | None = None
     offers: dict[ModelId, ModelOffer] = field(default_factory=dict)
     runtimes: dict[ModelId, RuntimeView] = field(default_factory=dict)
+    crowded: dict[ModelId, LoadView] = field(default_factory=dict)
 
     @property
     def linked(self) -> bool:
@@ -111,6 +113,7 @@ class Registry:
         record.status = status
         record.offers = {offer.model: offer for offer in status.models}
         record.runtimes = {view.model: view for view in status.runtimes}
+        record.crowded = {load.model: load for load in status.loads or ()}
         return True
 
     def heard(self, node: NodeId, now: float) -> bool:

@@ -24,7 +24,7 @@ ALIKE = 0.1
 HOME_FACTOR, HOME_MARGIN_S = 1.5, 0.25
 """A home is left for what is predicted to be better by more than this: nobody notices less."""
 
-WAIT_FOR = frozenset({"", "busy", "suspect", "broken", "resting"})
+WAIT_FOR = frozenset({"", "busy", "suspect", "broken", "resting", "cold", "loading", "no_room"})
 """Obstacles that time may remove."""
 
 

@@ -37,6 +37,11 @@ class FleetSettings(msgspec.Struct, frozen=True):
     A request on which `quarantine_kills` runtimes or nodes have died is not tried again. After a
     death at most `redispatch_per_node` of those that it hit prefill on any one node at a time.
     Receipts are kept for the newest `receipts_entries` requests, `receipts_ttl_s` at most.
+    While nobody runs a model its requests start at most `replicas` loads at a time, and while
+    somebody does, none: more runtimes come of a line that takes longer than a load. 0 lets every
+    node load. `keep` says how many runtimes of which models are loaded before anybody asks.
+    Placement is looked at every `placement_s`; a node that was asked to load has `want_s` to show
+    that it does.
     `stall_s` is how late a tick may be before the gateway blames itself and not its nodes.
     """
 
@@ -54,6 +59,10 @@ class FleetSettings(msgspec.Struct, frozen=True):
     link_dead_s: float = 15.0
     stall_s: float = 0.5
     remembered_nodes: int = 256
+    replicas: int = 0
+    keep: dict[str, int] = {}
+    placement_s: float = 0.25
+    want_s: float = 5.0
     retry_ratio: float = 0.1
     retry_floor: int = 3
     retry_window_s: float = 10.0

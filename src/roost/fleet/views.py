@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
@@ -43,6 +45,42 @@ class QueueView(msgspec.Struct, frozen=True):
     eta_s: float | None
     cost_tokens: float
     left_s: float | None
+
+
+class SiteView(msgspec.Struct, frozen=True):
+    """One node as a place for a model; unknown figures are None.
+
+    `price_s` is what a runtime there costs, in seconds; `load_s` is the whole load in it, `wait_s`
+    the wait for room, `evict_s` what the loss of the models in `evicts` will probably cost. `why`
+    says what keeps the node from it: of a cold one why nobody can go now, of a closed one why it
+    takes no work.
+    """
+
+    node: NodeId
+    state: Literal["ready", "loading", "cold", "closed"]
+    progress: float | None
+    load_s: float
+    price_s: float | None
+    wait_s: float | None
+    evicts: tuple[ModelId, ...]
+    evict_s: float
+    why: str
+
+
+class PlacementView(msgspec.Struct, frozen=True):
+    """One model as `/roost/v1/placement` lists it: how many runtimes, and where.
+
+    `wanted` counts those that are ready or loading too; `queue_s` is how long the `waiting`
+    requests will take, None where nobody waits.
+    """
+
+    model: ModelId
+    wanted: int
+    ready: int
+    loading: int
+    waiting: int
+    queue_s: float | None
+    nodes: tuple[SiteView, ...] = ()
 
 
 class Statistics(msgspec.Struct, frozen=True):

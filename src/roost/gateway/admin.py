@@ -41,6 +41,7 @@ class Admin:
         routes.add("GET", "/v1/models", self.models)
         routes.add("GET", "/v1/models/{rest}", self.model)
         routes.add("GET", "/roost/v1/fleet", self.fleet)
+        routes.add("GET", "/roost/v1/placement", self.placement)
 
     def root(self, call: Call) -> None:
         """GET /: static, without data."""
@@ -113,4 +114,10 @@ class Admin:
             "nodes": mind.coordinator.fleet(),
             "statistics": mind.coordinator.statistics(),
         }
+        call.exchange.reply(200, JSON_BODY, msgspec.json.encode(body))
+
+    def placement(self, call: Call) -> None:
+        """GET /roost/v1/placement: for each model where it runs, and what a load would cost."""
+        mind = self._mind
+        body = {"models": mind.coordinator.placement(mind.now_s)}
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(body))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from roost.core.fence import Epoch, Fence, Life
-from roost.core.ids import NodeId, RequestId, RuntimeId, StreamId
+from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure, RoostError
 from roost.wire.codec import FRAME_MAX_BYTES
 from roost.wire.heartbeat import LinkSettings
@@ -28,6 +28,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Want,
 )
 from roost.wire.pump import Pump, PumpSettings
 
@@ -160,6 +161,10 @@ class NodeLink:
         stream = self._streams.get((request, attempt))
         if stream is not None:
             self._pump.post(Credit(stream, messages))
+
+    def want(self, model: ModelId) -> None:
+        """Ask the node to load a model, if it likes."""
+        self._pump.post(Want(model))
 
     def cancel(self, request: RequestId, attempt: int) -> None:
         """Stop an attempt in whatever phase it is."""

@@ -11,6 +11,7 @@ from roost.fleet.effects import (
     Effect,
     Report,
     Waiting,
+    Want,
     Withdraw,
 )
 
@@ -59,6 +60,8 @@ def perform(office: Office, effect: Effect) -> None:
             _waiting(office, effect)
         case Disconnect():
             _disconnect(office, effect)
+        case Want():
+            _want(office, effect)
         case Report():
             _report(office, effect)
         case _:
@@ -105,6 +108,13 @@ def _disconnect(office: Office, effect: Disconnect) -> None:
     link = office.links.pop(effect.node, None)
     if link is not None:
         link.shut(effect.failure)
+
+
+def _want(office: Office, effect: Want) -> None:
+    link = office.links.get(effect.node)
+    if link is not None:
+        office.log.info("model_wanted", node=effect.node, model=effect.model)
+        link.want(effect.model)
 
 
 def _report(office: Office, effect: Report) -> None:

@@ -114,6 +114,7 @@ EVENTS: dict[str, str] = {
     "session_ignored": "A session token said nothing: malformed, of another key, forged, expired.",
     "transcript_lost": "A turn could not be kept: the disk failed or is too slow.",
     "transcripts_degraded": "The disk takes no conversations, so memory does; or does again.",
+    "model_wanted": "A node was asked to load a model.",
     "runtime_loading": "A runtime is being started.",
     "runtime_ready": "A runtime is ready.",
     "runtime_failed": "A runtime could not be started.",

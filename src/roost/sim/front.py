@@ -17,6 +17,7 @@ from roost.core.fence import Epoch, Fence
 from roost.core.ids import ConversationKey, NodeId, RequestId, StreamId
 from roost.core.request import Continuation, GenerateRequest, Terms
 from roost.errors import Failure
+from roost.fleet import relay_effects as relayed
 from roost.fleet.effects import (
     Answer,
     Disconnect,
@@ -24,24 +25,13 @@ from roost.fleet.effects import (
     Effect,
     Report,
     Waiting,
+    Want,
     Withdraw,
 )
 from roost.fleet.relay import Relay
-from roost.fleet.relay_effects import (
-    Abandon,
-    Break,
-    Commit,
-    Done,
-    Grant,
-    KeepAlive,
-    Reject,
-    RelayEffect,
-    Seal,
-    Send,
-)
 from roost.fleet.said import Said
 from roost.sim.ledger import Ledger
-from roost.sim.lines import FrontParts, Line, Reader, Turn, line_of
+from roost.sim.lines import FrontParts, Line, Reader, Turn, line_of, wish_of
 from roost.sim.network import Connection, End, Packet
 from roost.sim.world import Alarm, Process, World
 from roost.wire.heartbeat import LinkSettings
@@ -104,7 +94,13 @@ class Front:
         self.talks.come(key, request, terms)
 
     def _expect(self, request: GenerateRequest, terms: Terms, reader: Reader, relay: Relay) -> None:
-        turn = Turn(request, terms, relay, reader, self._relay_alarm(terms.request_id))
+        turn = Turn(
+            request,
+            terms,
+            relay,
+            reader,
+            Alarm(self.process, partial(self._relay_tick, terms.request_id)),
+        )
         self.turns[terms.request_id] = turn
         turn.alarm.set(relay.next_tick())
 
@@ -141,10 +137,9 @@ class Front:
 
     def park(self, node: NodeId, *, parked: bool) -> None:
         """An operator wants a node to get no new work, or to get it again."""
-        now = self._world.now
         tell = self.coordinator.on_drain_node if parked else self.coordinator.on_undrain_node
         self._ledger.park(node, parked=parked)
-        self._feed(tell(node, now))
+        self._feed(tell(node, self._world.now))
 
     def drain(self) -> None:
         """Take nothing new."""
@@ -341,6 +336,9 @@ class Front:
                     self._relayed(turn, turn.relay.on_waiting(text, self._world.now))
             case Disconnect():
                 self._disconnect(effect)
+            case Want():
+                self._ledger.wanted(effect.node, effect.model)
+                self._say(self.lines[effect.node], wish_of(effect))
             case Report():
                 self._ledger.note(effect)
 
@@ -390,7 +388,7 @@ class Front:
 
     # The relays' effects.
 
-    def _relayed(self, turn: Turn, effects: list[RelayEffect]) -> None:
+    def _relayed(self, turn: Turn, effects: list[relayed.RelayEffect]) -> None:
         for effect in effects:
             self._carry_out(turn, effect)
         if turn.relay.outcome is None:
@@ -399,28 +397,28 @@ class Front:
             turn.reader.ended()
             self.talks.over(turn.terms.request_id, turn.reached, turn.pin)
 
-    def _carry_out(self, turn: Turn, effect: RelayEffect) -> None:
+    def _carry_out(self, turn: Turn, effect: relayed.RelayEffect) -> None:
         request = turn.terms.request_id
         match effect:
-            case Commit():
+            case relayed.Commit():
                 self._ledger.committed(request)
-            case Send():
+            case relayed.Send():
                 self._ledger.sent(request, effect.events, effect.dropped)
                 turn.offered = "".join(e.text for e in effect.events if isinstance(e, Delta))
                 turn.reader.take(effect.events, partial(self._written, request))
-            case KeepAlive():
+            case relayed.KeepAlive():
                 turn.reader.comment(partial(self._written, request))
-            case Grant():
+            case relayed.Grant():
                 self._grant(turn, effect.messages)
-            case Seal():
+            case relayed.Seal():
                 self.talks.keep(request, turn.reached, turn.pin)
-            case Done():
+            case relayed.Done():
                 self._ledger.ended(request, "complete", None)
-            case Reject():
+            case relayed.Reject():
                 self._ledger.ended(request, "rejected", effect.failure)
-            case Break():
+            case relayed.Break():
                 self._ledger.ended(request, "broken", effect.failure)
-            case Abandon():
+            case relayed.Abandon():
                 gone = effect.reason == "client_gone"
                 self._ledger.ended(request, "client_gone" if gone else "write_timeout", None)
                 self._feed(self.coordinator.on_client_gone(request, self._world.now))
@@ -440,9 +438,6 @@ class Front:
             turn.reached, turn.offered = turn.reached + turn.offered, ""
             self._ledger.written(request)
             self._relayed(turn, turn.relay.on_written(self._world.now))
-
-    def _relay_alarm(self, request: RequestId) -> Alarm:
-        return Alarm(self.process, lambda: self._relay_tick(request))
 
     def _relay_tick(self, request: RequestId) -> None:
         turn = self.turns.get(request)

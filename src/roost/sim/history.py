@@ -28,6 +28,9 @@ class Opened:
     says that it held a slot, `died` that it ended by the death of its runtime or node.
     `epoch` is what fences it off from earlier ones. `resumes_at` is after how many tokens it was to
     go on, `heard` how many had come until then, and `digest` what the node had said it has.
+    `loads` says that it had to load the model, at the cost of the runtimes in `evicts`, while so
+    many other nodes had `runtimes` of it, ready or under way; `roomy` were nodes without one that
+    had room.
     `lost_after_s` is how long the node had been silent when the request was taken away from it,
     `over_s` when the attempt ended, in whatever way, as far as the gateway could know.
     """
@@ -50,6 +53,10 @@ class Opened:
     bereaved: int = 0
     started: bool = False
     died: bool = False
+    loads: bool = False
+    runtimes: int = 0
+    evicts: tuple[ModelId, ...] = ()
+    roomy: tuple[NodeId, ...] = ()
     epoch: int = 0
     resumes_at: int = 0
     heard: int = 0
@@ -140,6 +147,36 @@ class Ownership:
 
 
 @dataclass(slots=True)
+class Wish:
+    """A node was asked to load a model: who waited for it, and how many loads were under way."""
+
+    at_s: float
+    node: NodeId
+    model: ModelId
+    waiting: int
+    under_way: int
+
+
+@dataclass(slots=True)
+class Residence:
+    """One runtime on a node, from the start of its load until it was told to go, or died.
+
+    `together` counts the runtimes there at its start, itself included, of `room`; `stays_s` is how
+    long it had to stay; `busy` streams were on it when it was told to go.
+    """
+
+    node: NodeId
+    model: ModelId
+    began_s: float
+    together: int
+    room: int
+    stays_s: float
+    ready_s: float | None = None
+    told_s: float | None = None
+    busy: int = 0
+
+
+@dataclass(slots=True)
 class Trouble:
     """A span of time in which a node was not itself; `until_s` None means until the end."""
 
@@ -182,6 +219,11 @@ class History:
     redispatch_per_node: int = 2
     replay_max_tokens: int = 4096
     drops: bool = False
+    replicas: int = 0
+    want_s: float = 0.0
+    kept: frozenset[str] = frozenset()
+    residences: list[Residence] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
     traces: dict[RequestId, Trace] = field(default_factory=dict)
     key_ttl_s: float = 0.0
     repeats: list[Repeat] = field(default_factory=list)

@@ -14,7 +14,8 @@ from roost.errors import Failure, Fault
 from roost.fleet.effects import Dispatch, Report
 from roost.fleet.relay_effects import Mark
 from roost.sim.compute import answer_of, prompt_tokens
-from roost.sim.history import Ending, History, Opened, Trace
+from roost.sim.history import Ending, History, Opened, Trace, Wish
+from roost.sim.outlook import Outlook, evicts, has_space, outlook, with_work
 from roost.sim.world import World
 
 
@@ -34,6 +35,7 @@ class Ledger:
         self._parked: set[NodeId] = set()
         # A dictionary, because it is walked through: the order of a set differs between runs.
         self._fresh: dict[RequestId, None] = {}
+        self._asked: dict[tuple[NodeId, ModelId], float] = {}
 
     @property
     def out(self) -> int:
@@ -163,25 +165,52 @@ class Ledger:
         for request in self._fresh:
             trace = self.history.traces[request]
             if trace.model not in idle:
-                rooms = (node for node in self._reports if self._has_room(node, trace.model, now))
-                idle[trace.model] = next(rooms, None)
+                idle[trace.model] = self._idle(trace.model, now)
             if trace.overlooked is None:
                 trace.overlooked = idle[trace.model]
 
-    def _has_room(self, node: NodeId, model: ModelId, now: float) -> bool:
+    def _idle(self, model: ModelId, now: float) -> NodeId | None:
+        """A node where somebody who waits for this model could be."""
+        open_to = with_work(self._outlooks(model, now), self.history.replicas)
+        rooms = (node for node in sorted(open_to) if self._has_room(node, model, now))
+        return next(rooms, None)
+
+    def wanted(self, node: NodeId, model: ModelId) -> None:
+        """A node was asked to load a model."""
+        now = self._world.now
+        outlooks = self._outlooks(model, now)
+        waiting = sum(self.history.traces[request].model == model for request in self._fresh)
+        under_way = sum(one == "coming" for one in outlooks.values())
+        self.history.wishes.append(Wish(now, node, model, waiting, under_way))
+        self._asked[node, model] = now + self.history.want_s
+
+    def _outlooks(self, model: ModelId, now: float) -> dict[NodeId, Outlook]:
+        """How far each node that takes work is with this model."""
+        well = [node for node in self._reports if self._is_well(node, model, now)]
+        return {
+            node: outlook(self._reports[node], model, sent=self._is_sent(node, model, now))
+            for node in well
+        }
+
+    def _is_sent(self, node: NodeId, model: ModelId, now: float) -> bool:
+        return self._places[node, model] > 0 or self._asked.get((node, model), 0.0) > now
+
+    def _is_well(self, node: NodeId, model: ModelId, now: float) -> bool:
         report = self._reports[node]
-        if self._capped(node):
-            return False
         if node in self._broken or node in self._parked:
             return False
         if report.draining or now >= self._heard_s[node] + 2.0:
             return False
+        return any(one.model == model and one.usable for one in report.models)
+
+    def _has_room(self, node: NodeId, model: ModelId, now: float) -> bool:
+        report = self._reports[node]
         # A node that refused is backed off for up to 8 s.
-        if now < self._refused_s.get(node, -math.inf) + 8.5:
+        if self._capped(node) or now < self._refused_s.get(node, -math.inf) + 8.5:
             return False
-        offer = next((one for one in report.models if one.model == model and one.usable), None)
-        limit = min(offer.slots, report.max_in_flight) if offer is not None else 0
-        return self._places[node, model] < limit
+        offer = next(one for one in report.models if one.model == model)
+        limit = min(offer.slots, report.max_in_flight)
+        return self._places[node, model] < limit and has_space(report, model)
 
     def _digest(self, node: NodeId, model: ModelId) -> str:
         report = self._reports.get(node)
@@ -206,6 +235,9 @@ class Ledger:
             slots = [offer.slots for offer in report.models if offer.model == model]
             limit = min(report.max_in_flight, *slots) if slots else 0
         tie = self._tie(effect, model)
+        outlooks = self._outlooks(model, now)
+        mine = outlooks.pop(effect.node, None)
+        rivals = [node for node, one in outlooks.items() if one == "cold"]
         self._fresh.pop(effect.request, None)
         self._out[effect.request, effect.attempt] = (effect.node, model)
         self._places[effect.node, model] += 1
@@ -222,6 +254,10 @@ class Ledger:
             idle_rivals=tie,
             fleet_held=len(self._out),
             node_held=sum(on == effect.node for on, _ in self._out.values()),
+            loads=mine == "cold",
+            runtimes=sum(one in ("ready", "coming") for one in outlooks.values()),
+            evicts=evicts(report, model) if report is not None and mine == "cold" else (),
+            roomy=tuple(n for n in rivals if self._is_roomy(n, model, now)),
             epoch=effect.epoch,
             resumes_at=effect.resumes_at,
             digest=self._digest(effect.node, model),
@@ -232,6 +268,11 @@ class Ledger:
             self._bereaved[effect.request, effect.attempt] = effect.node
             opened.bereaved = sum(on == effect.node for on in self._bereaved.values())
         trace.opened.append(opened)
+
+    def _is_roomy(self, node: NodeId, model: ModelId, now: float) -> bool:
+        """Whether a load there would cost no other model its runtime, nor any wait."""
+        free = all(load.model != model for load in self._reports[node].loads or ())
+        return free and self._has_room(node, model, now)
 
     def _tie(self, effect: Dispatch, model: ModelId) -> int:
         """How many nodes were equally idle; 0 where something else than chance decided."""

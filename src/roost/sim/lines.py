@@ -16,6 +16,7 @@ from roost.errors import Failure
 from roost.fleet.conversations import Conversations
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch, Effect
+from roost.fleet.effects import Want as Wish
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.relay_effects import Mark
 from roost.fleet.said import Said
@@ -23,6 +24,7 @@ from roost.sim.network import Connection
 from roost.sim.talks import MakeTalks
 from roost.sim.world import Alarm
 from roost.wire.link import GatewayEnd
+from roost.wire.messages import Want
 
 RelayMaker: TypeAlias = Callable[[RelaySettings, bool, float, Said | None], Relay]
 
@@ -100,3 +102,8 @@ def line_of(effect: Effect) -> str:
         if not isinstance(value := getattr(effect, name), Failure)
     )
     return f"> {type(effect).__name__} {fields}"
+
+
+def wish_of(effect: Wish) -> Want:
+    """What is said to the node."""
+    return Want(effect.model)

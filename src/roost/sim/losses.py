@@ -54,7 +54,7 @@ class OverlooksWeights(Coordinator):
 
     def __init__(self, settings: FleetSettings, dice: Dice) -> None:
         super().__init__(settings, dice)
-        self._assigner = _AnyWeights(self._books)
+        self._assigner = _AnyWeights(self._books, self._placer)
         self._mishaps = Mishaps(self._books, self._assigner.hope)
 
 

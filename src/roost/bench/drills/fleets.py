@@ -96,7 +96,9 @@ async def paced_nodes(
 
 
 async def _gateway(stage: Stage, flags: Sequence[str]) -> tuple[Fleet, str]:
-    gateway = stage.start("gateway", "gateway", "--port", "0", *LINK_FLAGS, *flags)
+    # Every drill is about a model that all of its nodes run.
+    everywhere = ("--placement-replicas", "0")
+    gateway = stage.start("gateway", "gateway", "--port", "0", *LINK_FLAGS, *everywhere, *flags)
     token = stage.start("gateway", "token", "--json")
     await gateway.listens()
     said = await token.says(r'\{.*"token".*\}')

@@ -1,0 +1,61 @@
+"""WIRING: `roost placement`: where models run, and what loading them elsewhere would cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roost.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DESCRIPTION = """\
+Show for each model of a gateway how many runtimes there are and should be, and for each node what
+one there would cost, in seconds: the wait for room, the load, and what the loss of the models that
+would have to go will probably cost. A key goes into ROOST_API_KEY or --api-key.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Ask the gateway and print what it says."""
+    parser = options.parser("placement", DESCRIPTION, ("url", "api_key"))
+    parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")
+    parsed = parser.parse_args(arguments)
+    from roost.cli.client import ask
+
+    body = ask(options.load(parsed).settings, "/roost/v1/placement")
+    if parsed.json:
+        options.print_json(body)
+        return 0
+    models = body["models"]
+    assert isinstance(models, list), "placement is a list of models"
+    for model in models:
+        for line in lines(model):
+            print(line)
+    if not models:
+        print("no node offers a model; see: roost node --help")
+    return 0
+
+
+def lines(model: Mapping[str, object]) -> Iterator[str]:
+    """Say where one model is and could be: a line for it, and one for each node."""
+    counts = f"{model['ready']} ready, {model['loading']} loading, {model['wanted']} wanted"
+    waiting = f", {model['waiting']} requests wait" if model["waiting"] else ""
+    yield f"{model['model']}  {counts}{waiting}"
+    nodes = model["nodes"]
+    assert isinstance(nodes, list), "a model has a list of nodes"
+    for node in nodes:
+        yield f"  {node['node']}  {_state(node)}"
+
+
+def _state(node: Mapping[str, object]) -> str:
+    state, why = node["state"], node["why"]
+    if state == "loading" and isinstance(node["progress"], float):
+        return f"loading {node['progress']:.0%}"
+    if state != "cold":
+        return f"{state}: {why}" if state == "closed" else str(state)
+    price_s, evicts = node["price_s"], node["evicts"]
+    assert isinstance(evicts, list), "a node has a list of models that would go"
+    price = f"{price_s:.1f} s" if isinstance(price_s, float) else "not now"
+    going = f", in place of {', '.join(map(str, evicts))}" if evicts else ""
+    return f"cold: {price}{going}{f' ({why})' if why else ''}"
