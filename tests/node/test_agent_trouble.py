@@ -224,7 +224,7 @@ def test_a_runtime_that_makes_no_progress_is_replaced() -> None:
     for stream in (1, 2):
         failed = node.events(stream)[-1]
         assert isinstance(failed, Failed)
-        assert failed.failure.reason == "runtime_error"
+        assert failed.failure.reason == "runtime_died"
     assert node.tick(60.0) == []
     node.gone()
     node.closed(1, DIED)

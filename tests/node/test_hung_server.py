@@ -97,7 +97,7 @@ async def test_a_stopped_server_is_noticed_while_it_answers(
         await eventually(lambda: rig.gateway.all_released(one), within_s=10.0)
         failed = rig.gateway.events[one][-1]
         assert isinstance(failed, Failed)
-        assert failed.failure.reason == "runtime_error"
+        assert failed.failure.reason == "runtime_died"
         assert rig.stalls() == 1
         two = rig.gateway.ask("hello", model=MODEL)
         await eventually(lambda: rig.gateway.all_released(two), within_s=10.0)

@@ -290,10 +290,11 @@ class Workshop:
             if stalls_at is None or now < stalls_at:
                 continue
             self.stalls += 1
-            hung = f"the runtime made no progress for {floor.patience_s():.3g} s"
+            # As good as dead to whoever waits for it, and what hangs two is given no third.
+            hung = f"the runtime made no progress for {floor.patience_s():.3g} s and is replaced"
             for stream in list(floor.streams.values()):
                 if stream.phase == "running":
-                    self.end(stream, Failure("runtime_error", hung), now)
+                    self.end(stream, Failure("runtime_died", hung), now)
             self._retire(floor, now)
             self._unload(floor.runtime)
 

@@ -36,6 +36,7 @@ class Chat(msgspec.Struct, frozen=True):
     leave_at_done: bool = False
     half: bool = False
     timeout_s: float = 60.0
+    on_loss: str = "error"
 
     def request(self) -> bytes:
         """Return the bytes to send."""
@@ -44,6 +45,7 @@ class Chat(msgspec.Struct, frozen=True):
             "stream": True,
             "max_tokens": self.max_tokens,
             "messages": [{"role": "user", "content": self.content}],
+            "roost": {"on_loss": self.on_loss},
         }
         raw = json.dumps({**body, "ignore_eos": True} if self.ignore_eos else body).encode()
         head = (

@@ -1,4 +1,7 @@
-"""SHELL: E8, death in prefill and in decode: a node, or with a real model its runtime's process."""
+"""SHELL: E8, death in prefill and in decode: a node, or with a real model its runtime's process.
+
+In decode twice: once as it is by default, once with answers that others are to go on with.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import signal
 from collections import Counter
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from roost.bench.drills import fleets
 from roost.bench.drills.arrivals import at_once
@@ -21,14 +26,14 @@ from roost.bench.processes import family
 
 MEMBERS, SLOTS = 2, 2
 STREAMS = MEMBERS * 1
-Phase = Literal["prefill", "decode"]
-PHASES: tuple[Phase, ...] = ("prefill", "decode")
+Phase = Literal["prefill", "decode", "replay"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode", "replay")
 PROMPT_TOKENS, PREFILL_TOKENS = 60, 500
-DEADLY_S = {"prefill": 0.3, "decode": 0.4}
+DEADLY_S = {"prefill": 0.3, "decode": 0.4, "replay": 0.4}
 
 
 async def nodes(stage: Stage, plan: Plan) -> Report:
-    """Kill a node of two while it computes a prompt, then while it answers."""
+    """Kill a node of two while it computes a prompt, then while it answers, then once more."""
     fleet = await fleets.nodes(stage, MEMBERS, ("--slots", str(SLOTS)))
     dice = random.Random(8)
     await at_once([_chat(fleet, dice, None) for _ in range(MEMBERS * SLOTS)])
@@ -43,12 +48,16 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
             rows.append([phase, str(len(answers)), *_counts(answers, victim)])
             checks += _checks(phase, answers, view)
             figures |= {f"{phase}_{end}": float(count) for end, count in ends.items()}
+            if phase == "replay":
+                seam_s = max(figures.get("replay_gap_max_s", 0.0), _seam_s(answers, victim))
+                figures["replay_gap_max_s"] = seam_s
     after = await at_once([_chat(fleet, dice, None) for _ in range(MEMBERS * SLOTS)])
     served = Counter(a.node for a in after if a.end == "complete")
     # A model that is still loaded elsewhere need not be loaded again where its runtime died.
     usable = sum(served.values()) == len(after) and (bool(stage.real) or len(served) == MEMBERS)
     checks.append(Check("they serve again", usable, f"{dict(served)}"))
     heads = ("killed in", "asked", "on the victim", "complete", "error events", "[DONE] after one")
+    heads = (*heads, "longest gap ms")
     what = "runtime's process" if stage.real else "node"
     return Report(f"E8 death of a {what}", (table(heads, rows),), figures, tuple(checks))
 
@@ -59,10 +68,12 @@ def _chat(fleet: Fleet, dice: random.Random, phase: Phase | None) -> Chat:
         words = "word " * (500 if phase == "prefill" else 1)
         tokens = 4 if phase is None else 20 if phase == "prefill" else 200
         content = f"{dice.getrandbits(32)} {words}"
-        return Chat(port, model, content, tokens, ignore_eos=True, timeout_s=120)
-    if phase == "prefill":
-        return Chat(port, model, scripted(dice, 5, 5.0, prefill_ms_per_token=4.0))
-    return Chat(port, model, scripted(dice, 40 if phase else 2, 20.0))
+        chat = Chat(port, model, content, tokens, ignore_eos=True, timeout_s=120)
+    elif phase == "prefill":
+        chat = Chat(port, model, scripted(dice, 5, 5.0, prefill_ms_per_token=4.0))
+    else:
+        chat = Chat(port, model, scripted(dice, 40 if phase else 2, 20.0))
+    return msgspec.structs.replace(chat, on_loss="replay") if phase == "replay" else chat
 
 
 async def _round(fleet: Fleet, dice: random.Random, phase: Phase) -> tuple[list[Answer], str]:
@@ -81,7 +92,7 @@ async def _round(fleet: Fleet, dice: random.Random, phase: Phase) -> tuple[list[
 
 async def _ripe(fleet: Fleet, phase: Phase) -> str:
     """Wait until a node computes what this phase is about, and name it."""
-    if fleet.stage.real and phase == "decode":
+    if fleet.stage.real and phase != "prefill":
         # A runtime may have to be loaded first, so only tokens of an answer show that it decodes.
         view = await fleet.seen(lambda view: max(map(_answering, view.nodes)) > 0, "one decodes")
         return max(view.nodes, key=_answering).id
@@ -113,6 +124,11 @@ async def _recovered(fleet: Fleet) -> FleetView:
     return await fleet.gateway.settled()
 
 
+def _seam_s(answers: list[Answer], victim: str) -> float:
+    """The longest that a client of the victim waited between two events."""
+    return max((max(a.gaps_s, default=0.0) for a in answers if a.node == victim), default=0.0)
+
+
 def _counts(answers: list[Answer], victim: str) -> list[str]:
     broken = [answer for answer in answers if answer.error_events]
     return [
@@ -120,6 +136,7 @@ def _counts(answers: list[Answer], victim: str) -> list[str]:
         str(sum(a.end == "complete" for a in answers)),
         str(sum(a.error_events for a in broken)),
         str(sum(a.done_marks for a in broken)),
+        f"{1000 * _seam_s(answers, victim):.0f}",
     ]
 
 
@@ -131,6 +148,8 @@ def _checks(phase: Phase, answers: list[Answer], view: FleetView) -> list[Check]
     codes = ", ".join(sorted({a.code for a in told})) or "none"
     if phase == "prefill":
         fate = Check(f"in {phase}: answered elsewhere", whole == len(answers), f"{whole}")
+    elif phase == "replay":
+        fate = Check(f"in {phase}: gone on with elsewhere", whole == len(answers), f"{whole}")
     else:
         split = bool(told) and once
         fate = Check(f"in {phase}: one error event each, never [DONE]", split, codes)
