@@ -56,8 +56,10 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
     # A model that is still loaded elsewhere need not be loaded again where its runtime died.
     usable = sum(served.values()) == len(after) and (bool(stage.real) or len(served) == MEMBERS)
     checks.append(Check("they serve again", usable, f"{dict(served)}"))
-    heads = ("killed in", "asked", "on the victim", "complete", "error events", "[DONE] after one")
-    heads = (*heads, "longest gap ms")
+    heads = (
+        *("killed in", "asked", "on the victim", "complete", "error events"),
+        *("[DONE] after one", "longest gap ms"),
+    )
     what = "runtime's process" if stage.real else "node"
     return Report(f"E8 death of a {what}", (table(heads, rows),), figures, tuple(checks))
 
