@@ -31,7 +31,7 @@ FLAGS = (
     *("-m, --model FNAME", "-c, --ctx-size N", "-np, --parallel N", "-b, --batch-size N"),
     *("-ub, --ubatch-size N", "-t, --threads N", "--host HOST", "--port PORT"),
     *("--api-key KEY", "--api-key-file FNAME", "--no-kv-unified", "--cache-ram N"),
-    *("--slots", "--no-webui", "--chat-template JINJA_TEMPLATE"),
+    *("--slots", "--no-webui", "--chat-template JINJA_TEMPLATE", "--slot-save-path PATH"),
 )
 HELP = "ip address to listen, or bind to an UNIX socket if the address ends with .sock"
 
@@ -87,6 +87,7 @@ class Server:
         self.ready = False
         self.ctx = model.get("ctx", args.ctx_size // args.parallel)
         self.batch = args.batch_size
+        self.states = args.slot_save_path and args.slot_save_path.rstrip("/") + "/"
         self.slots = [Slot() for _ in range(args.parallel)]
         self.answers: list[tuple[list[int], list[int]]] = []
 
@@ -140,7 +141,31 @@ class Server:
             pieces = body["content"] if isinstance(body["content"], list) else [body["content"]]
             tokens = [tokenize(piece, special=body["parse_special"]) for piece in pieces]
             return 200, {"tokens": sum(tokens, [])}  # noqa: RUF017 - a handful of pieces
+        if method == "POST" and (found := re.fullmatch(r"/slots/(\d+)\?action=(\w+)", path)):
+            return self.act(self.slots[int(found[1])], found[2], body.get("filename", ""))
         return 404, {"error": {"message": "File Not Found", "code": 404}}
+
+    def act(self, slot: Slot, action: str, name: str) -> tuple[int, object]:
+        """Save, restore or erase a slot; models say `states` "lost" or "refused" to be odd."""
+        odd = self.model.get("states", "")
+        if not self.states or "/" in name or odd == "refused":
+            return 501, {"error": {"message": "not supported", "code": 501}}
+        if action == "erase":
+            erased, slot.tokens = len(slot.tokens), []
+            return 200, {"n_erased": erased}
+        path = Path(self.states + name)
+        if action == "save":
+            path.write_text(json.dumps(slot.tokens))
+            return 200, {"n_saved": len(slot.tokens), "n_written": path.stat().st_size}
+        slot.tokens = []
+        try:
+            slot.tokens = json.loads(path.read_text())
+        except (OSError, ValueError):
+            return 400, {"error": {"message": "Unable to restore slot", "code": 400}}
+        restored = len(slot.tokens)
+        if odd == "lost":
+            slot.tokens = []
+        return 200, {"n_restored": restored}
 
     async def complete(self, body: Json, writer: asyncio.StreamWriter) -> None:
         """Run a completion on the slot it names, once that slot is free."""
@@ -165,6 +190,10 @@ class Server:
         self, completion: Completion, writer: asyncio.StreamWriter, kind: str, after: int
     ) -> None:
         """Stream a completion, and misbehave after some tokens if asked to."""
+        if not completion.body["stream"]:
+            *_, last = [message async for message in completion.messages()]
+            reply(writer, 200, last)
+            return
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
@@ -295,6 +324,8 @@ def parser() -> argparse.ArgumentParser:
     """Give a parser of the arguments this server knows."""
     found = argparse.ArgumentParser(add_help=False)
     for name in ("--model", "--host", "--api-key", "--api-key-file", "--chat-template"):
+        found.add_argument(name, default="")
+    for name in ("--slot-save-path",):
         found.add_argument(name, default="")
     for name in ("--ctx-size", "--parallel", "--batch-size", "--ubatch-size", "--threads"):
         found.add_argument(name, type=int, default=1)

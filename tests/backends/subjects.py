@@ -12,6 +12,7 @@ from roost.backends.llama_runtime import LlamaRuntime
 from roost.backends.llama_server import LlamaServer
 from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
 from roost.core.ids import ModelId
+from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.testing.conformance import Subject
 
@@ -26,7 +27,10 @@ def key_of(backend: str, *, ctx: int = 2048, slots: int = 2, batch: int = 256) -
 def settings_in(folder: Path, release_timeout_s: float = 10.0) -> StartSettings:
     """Give settings whose files stay in `folder`."""
     return StartSettings(
-        str(folder / "run"), str(folder / "runtime.log"), release_timeout_s=release_timeout_s
+        str(folder / "run"),
+        str(folder / "runtime.log"),
+        release_timeout_s=release_timeout_s,
+        state_folder=str(folder / "states"),
     )
 
 
@@ -75,6 +79,7 @@ def fake_manifest(folder: Path, **model: object) -> Manifest:
         add_bos=True,
         control_tokens=("<s>", "<|im_start|>", "<|im_end|>"),
         max_token_bytes=12,
+        kv=KvShape((KvLayers(2, 8, 8),)),
     )
 
 

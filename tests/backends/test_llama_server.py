@@ -109,7 +109,7 @@ async def test_what_is_sent(tmp_path: Path) -> None:
     assert events[0] == Started(9, 0, 0)
     assert text_of(events) == "hi there"
     assert events[-1] == Finished("stop", Usage(9, 0, 8))
-    plain, full = _sent(tmp_path)
+    plain, full = _sent(tmp_path)[-2:]
     assert plain.pop("response_fields")
     assert plain == {
         "n_predict": 1015,

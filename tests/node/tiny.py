@@ -25,6 +25,7 @@ class TinyRuntime:
         self.busy: set[int] = set()
         self.stops = 0
         self.entering = asyncio.Event()
+        self.states = None
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """One token per word; `toolong` does not fit, `ponder` takes for ever."""

@@ -46,6 +46,13 @@ FLAWS = {
     "nothing ever reused": (Flaws(reuse=False), "prefixes are reused"),
     "a foreign exception": (Flaws(odd_refusal=twisted.odd("foreign")), "bad numbers are refused"),
     "a wrong reason": (Flaws(odd_refusal=twisted.odd("reason")), "too long is refused"),
+    "conversations computed anew": (Flaws(reuse=False), "sessions go on"),
+    "a state of another slot": (Flaws(states="saves another slot"), "states come back"),
+    "a state that is empty": (Flaws(states="restores nothing"), "states come back"),
+    "a state wrongly counted": (Flaws(states="counts wrongly"), "saving changes nothing"),
+    "a slot that cannot be erased": (Flaws(states="erases nothing"), "states come back"),
+    "a bad state taken": (Flaws(states="hides failures"), "bad states are refused"),
+    "a state lost beside others": (Flaws(states="restores nothing"), "states do not disturb"),
     "loading backwards": (Flaws(progress=(0.5, 0.1, 1.0)), "loading is told"),
     "loading without end": (Flaws(progress=(0.5,)), "loading is told"),
 }

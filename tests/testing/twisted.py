@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from roost.backends.base import Prepared, Runtime, SlotUse, StartSettings, Telemetry
+from roost.backends.base import (
+    Prepared,
+    Runtime,
+    SavedState,
+    SlotUse,
+    StartSettings,
+    States,
+    Telemetry,
+)
 from roost.backends.scripted import ScriptedBackend, ScriptedRuntime
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, StreamEvent
 from roost.core.model import Capabilities, Manifest, RuntimeKey
@@ -172,6 +180,7 @@ class Flaws:
     lives_on: bool = False
     odd_refusal: Exception | None = None
     progress: tuple[float, ...] = (0.0, 1.0)
+    states: str = ""
 
 
 @dataclass
@@ -234,6 +243,12 @@ class TwistedRuntime:
             yield event
         self._stuck.discard(slot)
 
+    @property
+    def states(self) -> States | None:
+        """Give the inner runtime's states, or such as lose or mix up what they are given."""
+        states = self.inner.states
+        return TwistedStates(states, self.flaws.states) if states and self.flaws.states else states
+
     async def telemetry(self) -> Telemetry:
         """Tell what the inner runtime tells."""
         return await self.inner.telemetry()
@@ -241,6 +256,40 @@ class TwistedRuntime:
     async def stop(self, grace_s: float) -> None:
         """End it."""
         await self.inner.stop(grace_s)
+
+
+class TwistedStates:
+    """States that go wrong as `how` says."""
+
+    def __init__(self, inner: States, how: str) -> None:
+        self.folder = inner.folder
+        self.token_bytes = inner.token_bytes
+        self.build = inner.build
+        self._inner = inner
+        self._how = how
+        self._saved = SavedState(0, 0)
+
+    async def save(self, slot: int, name: str) -> SavedState:
+        """Save another slot, or lie about the size."""
+        slot = 0 if self._how == "saves another slot" else slot
+        saved = self._saved = await self._inner.save(slot, name)
+        return replace(saved, tokens=1) if self._how == "counts wrongly" else saved
+
+    async def restore(self, slot: int, name: str, saved: SavedState) -> None:
+        """Restore nothing, or keep what was there when that fails."""
+        if self._how == "restores nothing":
+            await self._inner.erase(slot)
+            return
+        try:
+            await self._inner.restore(slot, name, self._saved)
+        except RoostError:
+            if self._how != "hides failures":
+                raise
+
+    async def erase(self, slot: int) -> None:
+        """Erase, unless that is what goes wrong."""
+        if self._how != "erases nothing":
+            await self._inner.erase(slot)
 
 
 class TwistedBackend:

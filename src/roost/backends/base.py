@@ -29,6 +29,10 @@ What every runtime promises (and `roost.testing.conformance` checks):
    a `continuation` goes on behind exactly those tokens: what it says, after the text of them, is
    the whole answer, stop strings across the seam included. They count as prompt, and towards
    `max_tokens`; an answer that has no room left is finished at once.
+12. States. What a free slot holds can be written to a file and read back into any free slot, where
+    it is as good as before, and neighbours notice nothing. A file that is not as it was saved, to
+    its size, is refused before native code sees it: it raises `RoostError` and leaves the slot
+    empty. Whoever keeps files where bytes can change has to check more than that.
 
 Foreign exceptions are translated into `RoostError` inside the backend and nowhere else.
 """
@@ -91,6 +95,48 @@ class Died(Protocol):
         ...
 
 
+class SavedState(msgspec.Struct, frozen=True):
+    """A file with what a slot held: that many tokens in so many bytes."""
+
+    tokens: int
+    size_bytes: int
+
+
+class States(Protocol):
+    """What slots hold, as files in one private folder; only ever asked about free slots.
+
+    Every method raises `RoostError`: `runtime_error`, `runtime_died`, or `bad_request` for a slot
+    or a name that cannot be. A name is letters, digits, dots, dashes.
+    """
+
+    @property
+    def folder(self) -> str:
+        """The folder, which goes with the runtime."""
+        ...
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a file per token, as measured."""
+        ...
+
+    @property
+    def build(self) -> str:
+        """Who writes the files: another build may not be able to read them."""
+        ...
+
+    async def save(self, slot: int, name: str) -> SavedState:
+        """Write the slot's content to a file of this name; the slot keeps it."""
+        ...
+
+    async def restore(self, slot: int, name: str, saved: SavedState) -> None:
+        """Fill the slot from a file that `save` has described so; empty on failure."""
+        ...
+
+    async def erase(self, slot: int) -> None:
+        """Let the slot hold nothing."""
+        ...
+
+
 class Runtime(Protocol):
     """One live instance of a backend for one runtime key."""
 
@@ -102,6 +148,11 @@ class Runtime(Protocol):
     @property
     def died(self) -> Died:
         """Set once the runtime has ended, by `stop` or by itself."""
+        ...
+
+    @property
+    def states(self) -> States | None:
+        """Its slots' states as files; None where that was tried at the start and does not work."""
         ...
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
@@ -132,6 +183,7 @@ class StartSettings(msgspec.Struct, frozen=True):
     """Limits of a start and of a runtime's life, and where its files go.
 
     `workdir` is a private directory (0700) for sockets; `log_path` receives the child's output.
+    `state_folder` is one that the runtime makes for its states and removes, "" for none at all.
     """
 
     workdir: str
@@ -140,6 +192,7 @@ class StartSettings(msgspec.Struct, frozen=True):
     release_timeout_s: float = 30.0
     render_timeout_s: float = 2.0
     render_output_max_bytes: int = 16 * 1024 * 1024
+    state_folder: str = ""
 
 
 class Backend(Protocol):

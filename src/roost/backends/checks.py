@@ -6,6 +6,7 @@ as well, because a wrong number in native code is no error message but a crash o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from roost.backends.base import Prepared, SlotUse
@@ -22,6 +23,7 @@ _REAL = {
     "presence_penalty": (-2.0, 2.0),
     "frequency_penalty": (-2.0, 2.0),
 }
+_STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 _WHOLE = {"top_k": (0, 1_000_000), "seed": (0, 2**32 - 1)}
 
 
@@ -120,6 +122,14 @@ def check_size(
     fewest = -(-size_bytes // max_token_bytes)
     if fewest > ctx:
         raise too_long(request, fewest, ctx)
+
+
+def check_state(slot: int, name: str, slots: int) -> None:
+    """Check which slot and which file are meant; raises `bad_request`."""
+    if not _whole_in(slot, 0, slots - 1):
+        raise fail("bad_request", f"There is no such slot; slots are 0 to {slots - 1}.")
+    if not _STATE_NAME.fullmatch(name):
+        raise fail("bad_request", "A state's name is letters, digits, dots and dashes.")
 
 
 def check_run(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int, vocab_size: int) -> None:

@@ -25,6 +25,7 @@ class Launch(msgspec.Struct, frozen=True):
 
     It listens on `socket`, a path, or where there are no Unix sockets on `port` of 127.0.0.1.
     `key` is what it asks for; `key_path` a file that holds it, for those who cannot be told safely.
+    `state_folder` is where it may write what slots hold, "" for nowhere.
     """
 
     model_path: str
@@ -36,6 +37,7 @@ class Launch(msgspec.Struct, frozen=True):
     threads: int = 0
     socket: str = ""
     port: int = 0
+    state_folder: str = ""
 
     @property
     def total_ctx(self) -> int:
@@ -78,6 +80,7 @@ def arguments(launch: Launch, help_text: str) -> tuple[str, ...]:
         ("--no-ui", None),
         ("--chat-template", "chatml"),
         ("--sse-ping-interval", str(SSE_PING_S)),
+        ("--slot-save-path", launch.state_folder),
         ("--offline", None),
     )
     chosen = [(flag, value) for flag, value in useful if flag in known and value != ""]

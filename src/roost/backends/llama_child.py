@@ -36,6 +36,9 @@ def params_of(launch: Launch) -> object:
     params.cache_idle_slots = False
     params.ctx_shift = False
     params.endpoint_slots = True
+    if launch.state_folder:
+        # What is saved is named by joining two texts.
+        params.slot_save_path = launch.state_folder.rstrip("/") + "/"
     params.ui = False
     # The model's own template is foreign code; it is rendered in a sandbox and never here.
     params.chat_template = "chatml"

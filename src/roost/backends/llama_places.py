@@ -7,6 +7,8 @@ import socket
 import tempfile
 from pathlib import Path
 
+from roost.errors import fail
+
 PREFIX = "r"
 SOCKET_PATH_MAX_BYTES = 100
 """The kernel's limit is 108 on Linux and 104 on macOS, the final zero included."""
@@ -21,6 +23,15 @@ def private_folder(workdir: str) -> Path:
     if len(str(parent.resolve()).encode()) + len(_LONGEST_NAME) > SOCKET_PATH_MAX_BYTES:
         return Path(tempfile.mkdtemp(prefix="roost-"))
     return Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent.resolve()))
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder for this user alone; raises `load_failed`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"The folder for states of slots cannot be made: {error.strerror}."
+        raise fail("load_failed", message) from None
 
 
 def remove_folder(folder: Path) -> None:

@@ -16,7 +16,8 @@ from roost.backends.llama_argv import Launch
 from roost.backends.llama_http import Lost, Place
 from roost.backends.llama_link import Link
 from roost.backends.llama_places import remove_folder
-from roost.backends.llama_runtime import Facts, LlamaRuntime
+from roost.backends.llama_runtime import Belongings, Facts, LlamaRuntime
+from roost.backends.llama_states import LlamaStates, ProbePlan, probed
 from roost.backends.render import Renderer, setup_for
 from roost.core.model import Manifest, RuntimeKey
 from roost.errors import fail
@@ -36,6 +37,7 @@ class _Settings(msgspec.Struct):
 
 class _Props(msgspec.Struct):
     total_slots: int = 0
+    build_info: str = ""
     default_generation_settings: _Settings = msgspec.field(default_factory=_Settings)
 
 
@@ -82,12 +84,14 @@ class Starting:
                     await renderer.warm()
                 await self._until_ready(link, on_progress)
                 facts = await self._facts(link)
+                states = await self._states(link, facts)
         except TimeoutError:
             message = f"The model was not loaded within {self._settings.start_timeout_s:g} s."
             raise fail("load_failed", message) from None
         except Lost:
             raise fail("load_failed", "The runtime does not answer as llama.cpp does.") from None
-        return LlamaRuntime(self._key, self._settings, link, facts, renderer, self._folder)
+        own = Belongings(renderer, self._folder, states)
+        return LlamaRuntime(self._key, self._settings, link, facts, own)
 
     async def undo(self) -> None:
         """Leave no process and no file of a start that failed."""
@@ -97,6 +101,8 @@ class Starting:
         if self._renderer:
             await self._renderer.close()
         remove_folder(self._folder)
+        if self._launch.state_folder:
+            remove_folder(Path(self._launch.state_folder))
 
     async def _until_ready(self, link: Link, on_progress: Callable[[float], None]) -> None:
         wait_s, part = POLL_FIRST_S, 0.0
@@ -118,7 +124,17 @@ class Starting:
         if own_ctx < 1 or vocab_size < 1 or props.total_slots < self._launch.slots:
             raise fail("load_failed", "The runtime came up with less context or slots than asked.")
         ctx = min(self._launch.ctx or own_ctx, own_ctx)
-        return Facts(ctx, vocab_size, await self._bos(link), self._manifest.max_token_bytes)
+        bos, longest = await self._bos(link), self._manifest.max_token_bytes
+        return Facts(ctx, vocab_size, bos, longest, props.build_info)
+
+    async def _states(self, link: Link, facts: Facts) -> LlamaStates | None:
+        """Try whether a slot comes back from a file; models nobody knows are not trusted."""
+        kv = self._manifest.kv
+        if not self._launch.state_folder or kv is None:
+            return None
+        window = max((layers.window for layers in kv.layers), default=0)
+        plan = ProbePlan(facts.vocab_size, facts.ctx, window, facts.build)
+        return await probed(link, self._launch.state_folder, self._launch.slots, plan)
 
     async def _bos(self, link: Link) -> tuple[int, ...]:
         if not (self._manifest.add_bos and self._manifest.bos):

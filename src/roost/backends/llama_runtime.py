@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +17,7 @@ from roost.backends.llama_answer import Timings
 from roost.backends.llama_http import Lost
 from roost.backends.llama_link import Link
 from roost.backends.llama_places import remove_folder
+from roost.backends.llama_states import LlamaStates
 from roost.backends.llama_stream import Stream
 from roost.backends.render import Renderer
 from roost.core.events import StreamEvent
@@ -30,13 +32,22 @@ RATE_TOKENS_MIN = 16
 class Facts(msgspec.Struct, frozen=True):
     """What a server really has: tokens per slot, ids below `vocab_size`, the BOS to be put first.
 
-    `max_token_bytes` is the longest token's length, 0 where nobody knows.
+    `max_token_bytes` is the longest token's length, 0 where nobody knows. `build` is its own name.
     """
 
     ctx: int
     vocab_size: int
     bos: tuple[int, ...]
     max_token_bytes: int
+    build: str = ""
+
+
+class Belongings(NamedTuple):
+    """What goes with a server: the renderer of its template, its folder, its slots' states."""
+
+    renderer: Renderer | None
+    folder: Path
+    states: LlamaStates | None
 
 
 class LlamaRuntime:
@@ -48,15 +59,15 @@ class LlamaRuntime:
         settings: StartSettings,
         link: Link,
         facts: Facts,
-        renderer: Renderer | None,
-        folder: Path,
+        own: Belongings,
     ) -> None:
         self._key = key
         self._settings = settings
         self._link = link
         self._facts = facts
-        self._renderer = renderer
-        self._folder = folder
+        self._renderer = own.renderer
+        self._folder = own.folder
+        self._states = own.states
         self._live = 0
         self._rates = Telemetry()
         link.child.on_death(self._clean_up)
@@ -75,6 +86,11 @@ class LlamaRuntime:
     def pid(self) -> int:
         """The process group of the server."""
         return self._link.child.pid
+
+    @property
+    def states(self) -> LlamaStates | None:
+        """Its slots' states; None for a model that does not come back from a file as it was."""
+        return self._states
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
@@ -145,6 +161,8 @@ class LlamaRuntime:
     def _clean_up(self) -> None:
         """Leave nothing of a server that has ended, whether anybody stops it or not."""
         remove_folder(self._folder)
+        if self._settings.state_folder:
+            remove_folder(Path(self._settings.state_folder))
         if self._renderer:
             self._renderer.abandon()
 

@@ -20,7 +20,13 @@ from roost.backends.base import StartSettings
 from roost.backends.child import Program
 from roost.backends.install import install_command
 from roost.backends.llama_argv import Launch
-from roost.backends.llama_places import free_port, has_unix_sockets, private_folder, remove_folder
+from roost.backends.llama_places import (
+    free_port,
+    has_unix_sockets,
+    make_private,
+    private_folder,
+    remove_folder,
+)
 from roost.backends.llama_ready import Starting
 from roost.backends.llama_runtime import LlamaRuntime
 from roost.core.model import Capabilities, Manifest, RuntimeKey
@@ -44,13 +50,15 @@ class LlamaServer:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it does; sessions, grammars and tools are not offered yet."""
+        """What it does; grammars and tools are not offered yet."""
         return Capabilities(
             chat=True,
             completion=True,
             streaming=True,
             concurrent_streams=True,
             cancel=True,
+            sessions=True,
+            state=True,
             prefix_cache=True,
             logprobs=True,
             exact_token_count=True,
@@ -69,7 +77,8 @@ class LlamaServer:
         on_progress(0.0)
         folder = private_folder(settings.workdir)
         try:
-            launch, program = await self._plan(_launch(key, manifest, folder), settings)
+            wanted = _launch(key, manifest, folder, settings.state_folder)
+            launch, program = await self._plan(wanted, settings)
         except BaseException:
             remove_folder(folder)
             raise
@@ -97,7 +106,7 @@ class LlamaServer:
         return launch, Program(argv, settings.log_path)
 
 
-def _launch(key: RuntimeKey, manifest: Manifest, folder: Path) -> Launch:
+def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str) -> Launch:
     options = key.options
     secret, key_path = secrets.token_hex(32), folder / "key"
     key_path.touch(mode=0o600)
@@ -105,6 +114,8 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path) -> Launch:
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
     ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
     unix = has_unix_sockets()
+    if state_folder:
+        make_private(Path(state_folder))
     return Launch(
         model_path=manifest.path,
         key=secret,
@@ -115,6 +126,7 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path) -> Launch:
         threads=options.threads,
         socket=str(folder / "llama.sock") if unix else "",
         port=0 if unix else free_port(),
+        state_folder=state_folder,
     )
 
 

@@ -17,6 +17,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from itertools import chain, cycle, takewhile
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -24,6 +25,8 @@ import msgspec
 from roost.backends import checks
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
 from roost.backends.deltas import Deltas, TokenDeltas
+from roost.backends.llama_places import remove_folder
+from roost.backends.scripted_states import ScriptedStates
 from roost.core.events import (
     Delta,
     Failed,
@@ -89,6 +92,8 @@ class ScriptedBackend:
             streaming=True,
             concurrent_streams=True,
             cancel=True,
+            sessions=True,
+            state=True,
             prefix_cache=True,
             exact_token_count=True,
             seed=True,
@@ -125,12 +130,20 @@ class ScriptedRuntime:
         self._ctx = min(
             key.options.ctx or manifest.ctx_train, manifest.ctx_train or key.options.ctx
         )
-        self._cells: list[tuple[int, ...]] = [()] * key.options.slots
+        slots = key.options.slots
+        self._cells: list[tuple[int, ...]] = [()] * slots
+        folder = settings.state_folder
+        self._states = ScriptedStates(self, folder, slots, self._check_alive) if folder else None
 
     @property
     def key(self) -> RuntimeKey:
         """The key it was started for."""
         return self._key
+
+    @property
+    def states(self) -> ScriptedStates | None:
+        """Its slots' states, where it was given a folder for them."""
+        return self._states
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Render and count; see `base.Runtime.prepare`."""
@@ -178,6 +191,12 @@ class ScriptedRuntime:
     def kill(self) -> None:
         """Die at once, as a process does that is killed with -9."""
         self.died.set()
+        if self._states:
+            remove_folder(Path(self._states.folder))
+
+    def fill(self, slot: int, tokens: tuple[int, ...]) -> None:
+        """Let a slot hold these tokens."""
+        self._cells[slot] = tokens
 
     def cells(self, slot: int) -> tuple[int, ...]:
         """Give the tokens that a slot holds."""

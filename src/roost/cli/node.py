@@ -13,12 +13,12 @@ from roost.cli import options
 from roost.cli.gateway_parts import is_loopback
 from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node
+from roost.cli.places import node_places
 from roost.cli.stores import open_stores
 from roost.errors import RoostError, fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.node.socket_connection import Address, dial, link_url
 from roost.observe import logs
-from roost.store.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from roost.cli.lifetime import Lifetime
@@ -62,8 +62,8 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
         if not models:
             raise fail("bad_request", "No model is installed here: see `roost pull --help`.")
         identity, held = stores.home.claim_node()
-        with held, scratch_folder() as folder:
-            parts = open_node(settings, stores, models, identity, folder)
+        with held, node_places(stores.home) as places:
+            parts = open_node(settings, stores, models, identity, places)
             watching = Watch(stores.models, models, settings.models_poll_s)
             await _live(parts, watching, address, lifetime)
     finally:

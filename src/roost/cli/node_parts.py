@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from roost import __version__
@@ -14,12 +15,15 @@ from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
 from roost.errors import fail
 from roost.node.agent import Agent
+from roost.node.keeping import KeepSettings
 from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.pace import PaceSettings
+from roost.node.sessions import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.node.shelf import Shelf, ShelfSettings
 from roost.observe import logs
+from roost.store.states import free_bytes
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.messages import VERSION, Hello
 from roost.wire.pump import PumpSettings
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roost.backends.base import Backend
+    from roost.cli.places import Places
     from roost.cli.stores import Stores
     from roost.config import Settings
     from roost.core.ids import NodeId
@@ -45,6 +50,7 @@ NODE_SETTINGS = (
     "runtime.",
     "models.",
     "render.",
+    "sessions.",
 )
 
 
@@ -60,22 +66,22 @@ class Parts(NamedTuple):
 
 
 def open_node(
-    settings: Settings, stores: Stores, models: Sequence[Manifest], node: NodeId, folder: str
+    settings: Settings, stores: Stores, models: Sequence[Manifest], node: NodeId, places: Places
 ) -> Parts:
-    """Put a node together; `folder` is private to it and holds the sockets of its runtimes."""
+    """Put a node together; `places` are folders that are private to it."""
 
     def backend_of(model: Manifest) -> Backend:
         name = backend_for(settings.backend, model.format)
         return make(name, llama_server_path=settings.llama_server)
 
     shelf = Shelf(
-        models, backend_of, _shelf_settings(settings, str(stores.home.logs / node), folder)
+        models, backend_of, _shelf_settings(settings, str(stores.home.logs / node), places)
     )
     # Every start is another instance, so that a gateway can tell a new life from a new link.
     instance = secrets.token_hex(8)
     hello = Hello(VERSION, node, socket.gethostname(), instance, f"roost {__version__}")
-    agent = Agent(_agent_settings(settings), shelf.offers())
-    limits = _loop_settings(settings)
+    agent = Agent(_agent_settings(settings, places), shelf.offers())
+    limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     return Parts(loop, shelf)
 
@@ -96,13 +102,26 @@ def preloaded(settings: Settings, models: Sequence[Manifest]) -> ModelId | None:
     return names[0] if len(names) == 1 else None
 
 
-def _loop_settings(settings: Settings) -> LoopSettings:
+def _loop_settings(settings: Settings, places: Places) -> LoopSettings:
     link = LinkSettings(ping_s=settings.link_ping_s, dead_s=settings.link_dead_s)
     pump = PumpSettings(message_max_bytes=settings.link_message_max_bytes)
-    return LoopSettings(stop_grace_s=settings.runtime_stop_grace_s, link=link, pump=pump)
+    keep = KeepSettings(places.disk, settings.sessions_move_timeout_s)
+    grace_s = settings.runtime_stop_grace_s
+    return LoopSettings(stop_grace_s=grace_s, keep=keep, link=link, pump=pump)
 
 
-def _agent_settings(settings: Settings) -> AgentSettings:
+def _session_settings(settings: Settings, places: Places) -> SessionSettings:
+    """Take the limits, and at most half of what there is: others live in the same memory."""
+    return SessionSettings(
+        ram_bytes=min(settings.sessions_ram_bytes, free_bytes(Path(places.memory)) // 2),
+        disk_bytes=settings.sessions_disk_bytes,
+        parked_max=settings.sessions_max,
+        tokens_min=settings.sessions_tokens_min,
+        idle_s=settings.sessions_idle_s,
+    )
+
+
+def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
     backend = settings.backend if settings.backend != "auto" else "llama_server"
     pace = PaceSettings(settings.runtime_stall_s, settings.runtime_stall_floor_s)
     room = RoomSettings(
@@ -113,16 +132,20 @@ def _agent_settings(settings: Settings) -> AgentSettings:
         wait_s=settings.runtime_room_wait_s,
     )
     most = settings.max_in_flight
-    return AgentSettings(backend=backend, max_in_flight=most, room=room, pace=pace)
+    sessions = _session_settings(settings, places)
+    return AgentSettings(
+        backend=backend, max_in_flight=most, sessions=sessions, room=room, pace=pace
+    )
 
 
-def _shelf_settings(settings: Settings, log_folder: str, folder: str) -> ShelfSettings:
+def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> ShelfSettings:
     return ShelfSettings(
         options=RuntimeOptions(settings.ctx, settings.slots, settings.batch, settings.threads),
-        folder=folder,
+        folder=places.work,
+        state_folder=places.memory if settings.sessions_ram_bytes else "",
         log_folder=log_folder,
         start=StartSettings(
-            workdir=folder,
+            workdir=places.work,
             log_path="",
             start_timeout_s=settings.runtime_start_timeout_s,
             release_timeout_s=settings.runtime_release_timeout_s,

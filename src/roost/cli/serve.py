@@ -12,11 +12,11 @@ from roost.cli.banner import banner
 from roost.cli.gateway_parts import GATEWAY_SETTINGS
 from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node, preloaded
+from roost.cli.places import node_places
 from roost.cli.stores import Stores, open_to_listen
 from roost.errors import fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.observe import logs
-from roost.store.scratch import scratch_folder
 from roost.wire.memory import NodeConnection, memory_pair
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ async def _serve(
         gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
     try:
         identity, held = stores.home.claim_node()
-        with held, scratch_folder() as folder:
-            parts = open_node(settings, stores, models, identity, folder)
+        with held, node_places(stores.home) as places:
+            parts = open_node(settings, stores, models, identity, places)
             node = parts.node
             async with asyncio.TaskGroup() as group:
                 group.create_task(node.run())

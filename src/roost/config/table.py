@@ -15,6 +15,7 @@ Value = bool | int | float | str | tuple[str, ...]
 """What a setting can be; its default says which. A tuple is a list of texts."""
 
 COUNT_MAX = 2**31 - 1
+BYTES_MAX = 2**60
 DAY_S = 86_400.0
 
 
@@ -57,7 +58,7 @@ def _seconds(name: str, default: float, help_: str, least: float = 0.05) -> Sett
 
 
 def _bytes(name: str, default: int, help_: str, least: int = 1) -> Setting:
-    return Setting(name, default, "bytes", help_, least=least)
+    return Setting(name, default, "bytes", help_, least=least, most=BYTES_MAX)
 
 
 def _choice(name: str, choices: str, help_: str) -> Setting:
@@ -162,6 +163,12 @@ TABLE: tuple[Setting, ...] = (
     _seconds("models.poll_s", 2, "Between looks for models that came or went."),
     _seconds("render.timeout_s", 2, "For rendering one chat template."),
     _bytes("render.output_max_bytes", 16_777_216, "Largest rendered prompt."),
+    _bytes("sessions.ram_bytes", 2**30, "Idle conversations' KV in memory; 0 keeps none.", 0),
+    _bytes("sessions.disk_bytes", 2**33, "Idle conversations' KV on disk; 0 keeps none.", 0),
+    Setting("sessions.max", 1000, "sessions", "Idle conversations put aside.", least=1),
+    Setting("sessions.tokens_min", 64, "tokens", "Fewer are not worth putting aside.", least=1),
+    _seconds("sessions.idle_s", 3600, "Until an idle conversation is forgotten."),
+    _seconds("sessions.move_timeout_s", 10, "For putting one aside or bringing it back."),
     _seconds("drain.grace_s", 30, "For requests to finish after TERM.", 0),
     Setting("allowed_hosts", (), "", "Host names to answer to, besides loopback names."),
     Setting("trusted_proxies", (), "", "Addresses whose forwarding headers are believed."),
@@ -311,6 +318,12 @@ class Settings(NamedTuple):
     models_poll_s: float
     render_timeout_s: float
     render_output_max_bytes: int
+    sessions_ram_bytes: int
+    sessions_disk_bytes: int
+    sessions_max: int
+    sessions_tokens_min: int
+    sessions_idle_s: float
+    sessions_move_timeout_s: float
     drain_grace_s: float
     allowed_hosts: tuple[str, ...]
     trusted_proxies: tuple[str, ...]

@@ -22,6 +22,9 @@ TenantId = NewType("TenantId", str)
 StreamId = NewType("StreamId", int)
 """One request on one link; counted up by the gateway, never reused on that link."""
 
+SessionId = NewType("SessionId", int)
+"""One conversation's state on one node while it is in no slot; counted up by the node."""
+
 LeaseId = NewType("LeaseId", int)
 """One reservation of capacity; counted up by the coordinator."""
 

@@ -60,6 +60,25 @@ class LoadView(msgspec.Struct, frozen=True):
     in_s: float | None = None
 
 
+class SessionsView(msgspec.Struct, frozen=True):
+    """Conversations whose KV a node has put aside: in memory, on disk, and the bytes of both.
+
+    The rest counts since the node's start: `parks` into files, `restores` into slots, `failures` of
+    either, what was `forgotten` for want of room or after too long, and `moving_s`, the seconds
+    that requests have waited for all that.
+    """
+
+    ram: int = 0
+    disk: int = 0
+    ram_bytes: int = 0
+    disk_bytes: int = 0
+    parks: int = 0
+    restores: int = 0
+    failures: int = 0
+    forgotten: int = 0
+    moving_s: float = 0.0
+
+
 class ModelOffer(msgspec.Struct, frozen=True):
     """A model this node could serve: `slots` and `ctx` tokens per slot once its runtime runs.
 
@@ -91,7 +110,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     per model. `rss_bytes` and `load_1m` are telemetry; None where the platform does not tell.
     `loads` has the models without a runtime for which there is no room just so; None from a node
     that neither counts room nor understands `Want`. `max_runtimes` and `max_runtime_bytes` are its
-    limits, 0 for none.
+    limits, 0 for none. `sessions` is what it has put aside.
     """
 
     models: tuple[ModelOffer, ...]
@@ -104,3 +123,4 @@ class NodeStatus(msgspec.Struct, frozen=True):
     loads: tuple[LoadView, ...] | None = None
     max_runtimes: int = 0
     max_runtime_bytes: int = 0
+    sessions: SessionsView = SessionsView()

@@ -23,6 +23,7 @@ def node_view(node: Node, in_flight: int) -> NodeView:
         runtimes=status.runtimes if status is not None else (),
         max_in_flight=status.max_in_flight if status is not None else 0,
         rss_bytes=status.rss_bytes if status is not None else None,
+        sessions=status.sessions if status is not None else None,
         load_1m=status.load_1m if status is not None else None,
     )
 

@@ -8,7 +8,7 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import ServiceClass
-from roost.core.snapshots import LinkState, ModelOffer, RuntimeView
+from roost.core.snapshots import LinkState, ModelOffer, RuntimeView, SessionsView
 
 
 class NodeView(msgspec.Struct, frozen=True):
@@ -28,6 +28,7 @@ class NodeView(msgspec.Struct, frozen=True):
     max_in_flight: int = 0
     rss_bytes: int | None = None
     load_1m: float | None = None
+    sessions: SessionsView | None = None
 
 
 class QueueView(msgspec.Struct, frozen=True):

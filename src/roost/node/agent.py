@@ -9,7 +9,11 @@ effects to be performed, in order. What a shell (or a simulated world) owes the 
     Prepare  `on_prepared` or `on_prepare_failed`, unless a Stop comes first
     Run      `on_event`*, then `on_closed` once the backend's block has been left
     Stop     `on_closed` once the work has been left, also when it had just ended by itself
-    death    `on_runtime_gone`, once, for every loaded runtime, however it ended
+    Park     `on_parked`, within a time that the shell bounds, whatever became of the slot's content
+    Restore  `on_restored`, the same way
+    Demote   `on_demoted`, sooner or later
+    death    `on_runtime_gone`, once, for every loaded runtime, however it ended; with it go all
+             files of what its slots held, and no more is reported of them
 
 A report that crosses an effect on the way comes too late, and what comes too late changes nothing.
 
@@ -23,9 +27,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from roost.backends.base import Prepared
+from roost.backends.base import Prepared, SavedState
 from roost.core.events import StreamEvent
-from roost.core.ids import ModelId, RuntimeId
+from roost.core.ids import ModelId, RuntimeId, SessionId
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
 from roost.node.boarding import no_model
@@ -170,6 +174,43 @@ class Agent:
             self._workshop.on_closed(stream, failure, now)
         return self._finish_changed(now)
 
+    # What slots hold.
+
+    def on_states(self, runtime: RuntimeId, token_bytes: int, now: float) -> list[Effect]:
+        """A runtime that is about to be loaded can put aside what slots hold; bytes per token."""
+        self._workshop.sessions.on_states(runtime, token_bytes)
+        return self._finish(now)
+
+    def on_parked(
+        self, runtime: RuntimeId, session: SessionId, saved: SavedState | None, now: float
+    ) -> list[Effect]:
+        """A slot's content is in a file, or could not be written."""
+        floor = self._workshop.floor(runtime)
+        if floor is not None:
+            effects = floor.seating.on_parked(session, saved, now)
+            self._workshop.seat(floor, effects, now)
+        return self._finish_changed(now)
+
+    def on_restored(
+        self,
+        runtime: RuntimeId,
+        session: SessionId,
+        ok: bool,  # noqa: FBT001 - a report
+        now: float,
+    ) -> list[Effect]:
+        """A slot holds what had been put aside, or nothing: the file was not as it was written."""
+        floor = self._workshop.floor(runtime)
+        if floor is not None:
+            effects = floor.seating.on_restored(session, ok=ok, now=now)
+            self._workshop.seat(floor, effects, now)
+        return self._finish_changed(now)
+
+    def on_demoted(self, session: SessionId, ok: bool, now: float) -> list[Effect]:  # noqa: FBT001
+        """A file has been copied from memory to disk, or could not be."""
+        for effect in self._workshop.sessions.on_demoted(session, ok=ok, now=now):
+            self._outgoing.add(effect)
+        return self._finish(now)
+
     # The node.
 
     def on_drain(self, now: float) -> list[Effect]:
@@ -205,6 +246,8 @@ class Agent:
                 self._workshop.end(stream, TOO_LATE, now)
                 self._reporter.on_change()
         self._workshop.replace_stalled(now)
+        for effect in self._workshop.sessions.tidy(now):
+            self._outgoing.add(effect)
         return self._finish(now)
 
     def next_tick(self) -> float | None:
@@ -236,6 +279,7 @@ class Agent:
             loads=load_views(self._workshop, now),
             max_runtimes=room.max_runtimes,
             max_runtime_bytes=room.max_bytes,
+            sessions=self._workshop.sessions.view(),
         )
 
     def statistics(self) -> AgentStatistics:

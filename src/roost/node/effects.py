@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from roost.backends.base import Prepared, SlotUse
-from roost.core.ids import ModelId, RequestId, RuntimeId, StreamId
+from roost.backends.base import Prepared, SavedState, SlotUse
+from roost.core.ids import ModelId, RequestId, RuntimeId, SessionId, StreamId
 from roost.core.request import GenerateRequest
 from roost.wire.messages import FromNode
 
@@ -70,4 +70,45 @@ class Send(msgspec.Struct, frozen=True):
     message: FromNode
 
 
-Effect: TypeAlias = Load | Unload | Prepare | Run | Stop | Pause | Send
+class Park(msgspec.Struct, frozen=True):
+    """Write what this idle slot holds to a file in memory; answered by `on_parked`."""
+
+    runtime: RuntimeId
+    slot: int
+    session: SessionId
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """Fill this idle slot from a session's file, in memory or on disk; answered by `on_restored`.
+
+    `saved` and `known` (token ids as `slots.pack` writes them) are what the file has to be of.
+    """
+
+    runtime: RuntimeId
+    slot: int
+    session: SessionId
+    tier: Literal["ram", "disk"]
+    saved: SavedState
+    known: bytes
+
+
+class Demote(msgspec.Struct, frozen=True):
+    """Copy a session's file from memory to disk; answered by `on_demoted`."""
+
+    runtime: RuntimeId
+    session: SessionId
+    saved: SavedState
+    known: bytes
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Remove a session's files of this kind, as far as there are any; nothing answers."""
+
+    runtime: RuntimeId
+    session: SessionId
+    tier: Literal["ram", "disk", "both"] = "both"
+
+
+Effect: TypeAlias = (
+    Load | Unload | Prepare | Run | Stop | Pause | Send | Park | Restore | Demote | Forget
+)

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from roost.backends.base import SlotUse
-from roost.core.events import Delta, PrefillProgress, StreamEvent
+from roost.core.events import Delta, PrefillProgress, Started, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
-from roost.node.effects import StreamKey
+from roost.node.effects import Effect, Run, StreamKey
 from roost.node.pace import Pace, PaceSettings
-from roost.node.slots import Slots
+from roost.node.seating import Seating
 from roost.node.stream import Stream
 
 
 class Floor:
-    """Seats prepared streams in order of their coming, and notices when nothing moves.
+    """Runs prepared streams in order of their coming, and notices when nothing moves.
 
     `streams` are those that hold anything of this runtime, from `preparing` to the acknowledgement
     that they have left; the agent's limit on streams in flight bounds them.
     """
 
     def __init__(
-        self, runtime: RuntimeId, model: ModelId, slots: int, pace: PaceSettings, now: float
+        self, runtime: RuntimeId, model: ModelId, seating: Seating, pace: PaceSettings, now: float
     ) -> None:
         self.runtime = runtime
         self.model = model
-        self.slots = Slots(slots)
+        self.seating = seating
+        self.slots = seating.slots
         self.streams: dict[StreamKey, Stream] = {}
         self.is_retiring = False
-        self._queue: deque[Stream] = deque()
         self._pace = Pace(pace)
         self._settings = pace
         self._moved_at = now
         # Whether the step that is under way has, or had, anything of a prompt in it.
         self._has_prefill = False
+        self._began_at: dict[StreamKey, float] = {}
 
     def admit(self, stream: Stream, now: float) -> None:
         """This stream is being prepared, which the runtime's tokeniser has a part in."""
@@ -44,26 +43,22 @@ class Floor:
     def enqueue(self, stream: Stream, now: float) -> None:
         """This stream is prepared and needs a slot."""
         self._moved_at = now
-        self._queue.append(stream)
+        self.seating.enqueue(stream)
 
-    def next_seated(self, now: float) -> Stream | None:
-        """Give a slot to the first in line; None when nobody waits or no slot is free."""
-        if not self._queue:
-            return None
-        stream = self._queue[0]
-        assert stream.prepared is not None
-        use = self.slots.take(stream.prepared.tokens, stream.tenant)
-        if use is None:
-            return None
-        self._queue.popleft()
-        stream.seat(use)
-        self._has_prefill = True
-        self._moved_at = now
-        return stream
+    def seat(self, effects: list[Effect], now: float) -> list[Effect]:
+        """Add to these effects of the seating's what else it can do for those who wait."""
+        while more := self.seating.step(now):
+            effects = [*effects, *more]
+        if any(isinstance(effect, Run) for effect in effects):
+            self._has_prefill = True
+            self._moved_at = now
+        return effects
 
     def on_event(self, stream: Stream, event: StreamEvent, now: float) -> None:
         """A stream produced something: the runtime lives, and the slot's content grew."""
         assert stream.use is not None, "only who holds a slot produces anything"
+        if isinstance(event, Started):
+            self._began_at[stream.key] = now
         self._learn(stream, event, now - self._moved_at)
         self._moved_at = now
         self._has_prefill = any(s.stage == "prefill" for s in self.streams.values())
@@ -81,8 +76,8 @@ class Floor:
         """A stream quits: out of the line, or its slot is not free before it has left."""
         if stream.outbox.paused:
             self.on_resume(now)
-        if stream in self._queue:
-            self._queue.remove(stream)
+        if stream in self.seating:
+            self.seating.quit(stream)
             del self.streams[stream.key]
         elif stream.use is not None and stream.phase == "running":
             self.slots.stop(stream.use.slot)
@@ -90,6 +85,7 @@ class Floor:
     def on_closed(self, stream: Stream, now: float, *, is_stuck: bool) -> None:
         """A stream has left. A stuck slot is never used again; its runtime is about to go."""
         del self.streams[stream.key]
+        self._began_at.pop(stream.key, None)
         use: SlotUse | None = stream.use
         if use is None:
             # Its preparation has ended, and those that follow were waiting for it.
@@ -132,6 +128,9 @@ class Floor:
     def _learn(self, stream: Stream, event: StreamEvent, step_s: float) -> None:
         if self._is_paused():
             return
+        began_at = self._began_at.get(stream.key)
+        if isinstance(event, Delta) and stream.generated == event.tokens and began_at is not None:
+            self.seating.worth.on_prefill(stream.computed, self._moved_at + step_s - began_at)
         match event:
             case PrefillProgress(done, total) if done < total:
                 self._pace.on_prefill(step_s)

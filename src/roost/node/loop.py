@@ -19,6 +19,7 @@ from roost.core.snapshots import ModelOffer
 from roost.node.agent import DRAINING, Agent, AgentStatistics
 from roost.node.effects import Effect
 from roost.node.inbox import Inbox
+from roost.node.keeping import Keeper, KeepSettings
 from roost.node.perform import Hands, Launch, Report, perform
 from roost.node.telemetry import measure
 from roost.observe.logs import Log
@@ -45,6 +46,7 @@ class LoopSettings(msgspec.Struct, frozen=True):
     tick_s: float = 0.05
     stop_grace_s: float = 10.0
     telemetry_s: float = 5.0
+    keep: KeepSettings = KeepSettings()
     link: LinkSettings = LinkSettings()
     pump: PumpSettings = PumpSettings()
 
@@ -69,6 +71,7 @@ class NodeLoop:
         self._inbox: Inbox[Report] = Inbox(settings.inbox_max)
         self._hands = Hands(agent, launch, self._inbox, log)
         self._hands.stop_grace_s = settings.stop_grace_s
+        self._hands.keeper = Keeper(settings.keep)
         self._last_link = 0
         self._is_draining = self._is_ending = self._is_leaving = False
         self._idle = asyncio.Event()

@@ -8,19 +8,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from roost.backends.base import Prepared, Runtime
+from roost.backends.base import Prepared, Runtime, SavedState
 from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
 from roost.node.agent import Agent
-from roost.node.effects import Effect, Load, Pause, Prepare, Run, Send, Stop, StreamKey, Unload
+from roost.node.effects import (
+    Demote,
+    Effect,
+    Forget,
+    Load,
+    Park,
+    Pause,
+    Prepare,
+    Restore,
+    Run,
+    Send,
+    Stop,
+    StreamKey,
+    Unload,
+)
 from roost.node.inbox import Inbox
 from roost.node.jobs import Job
+from roost.node.keeping import Keeper, KeepSettings
 from roost.observe.logs import Log
 from roost.wire.messages import Cancel, Events, FromGateway, FromNode, Refused
 from roost.wire.pump import Pump
@@ -55,6 +70,7 @@ class Hands:
         self.launch = launch
         self.log = log
         self.stop_grace_s = 0.0
+        self.keeper = Keeper(KeepSettings())
         self._inbox = inbox
         self.group: asyncio.TaskGroup | None = None
         self.asides: deque[Report] = deque()
@@ -95,6 +111,14 @@ def perform(hands: Hands, effect: Effect) -> None:
             pause(hands, effect)
         case Send():
             send(hands, effect)
+        case Park():
+            park(hands, effect)
+        case Restore():
+            restore(hands, effect)
+        case Demote():
+            demote(hands, effect)
+        case Forget():
+            forget(hands, effect)
 
 
 def load(hands: Hands, effect: Load) -> None:
@@ -144,6 +168,29 @@ def pause(hands: Hands, effect: Pause) -> None:
         job.go.clear()
     else:
         job.go.set()
+
+
+def park(hands: Hands, effect: Park) -> None:
+    """Write a slot to memory."""
+    hands.tasks.create_task(_park(hands, effect))
+
+
+def restore(hands: Hands, effect: Restore) -> None:
+    """Fill a slot from memory or disk."""
+    hands.tasks.create_task(_restore(hands, effect))
+
+
+def demote(hands: Hands, effect: Demote) -> None:
+    """Copy from memory to disk."""
+    hands.tasks.create_task(_demote(hands, effect))
+
+
+def forget(hands: Hands, effect: Forget) -> None:
+    """Remove files, unless they have gone with their runtime."""
+    runtime = hands.runtimes.get(effect.runtime)
+    if runtime is not None:
+        work = _failure_of(hands, "forget", hands.keeper.forget(runtime, effect))
+        hands.tasks.create_task(work)
 
 
 def send(hands: Hands, effect: Send) -> None:
@@ -201,6 +248,8 @@ async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job)
         return
     hands.log.info("runtime_ready", runtime=name, backend=runtime.key.backend)
     hands.tasks.create_task(_watch(hands, name, runtime))
+    if runtime.states is not None:
+        await hands.tell(partial(hands.agent.on_states, name, runtime.states.token_bytes))
     await hands.tell(partial(hands.agent.on_loaded, name))
 
 
@@ -224,6 +273,7 @@ async def _on_gone(hands: Hands, name: RuntimeId) -> None:
     if hands.runtimes.pop(name, None) is not None:
         hands.log.info("runtime_gone", runtime=name)
         await hands.tell(partial(hands.agent.on_runtime_gone, name))
+        await hands.keeper.close(name)
 
 
 async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
@@ -269,6 +319,44 @@ async def _stream(hands: Hands, effect: Run, job: Job) -> None:
 
         await job.stoppable(enter)
         await job.stoppable(read)
+
+
+async def _park(hands: Hands, effect: Park) -> None:
+    saved: list[SavedState] = []
+
+    async def work() -> None:
+        saved.append(await hands.keeper.park(_runtime(hands, effect.runtime), effect))
+
+    await _moved(hands, effect, work())
+    outcome = saved[0] if saved else None
+    await hands.tell(partial(hands.agent.on_parked, effect.runtime, effect.session, outcome))
+
+
+async def _restore(hands: Hands, effect: Restore) -> None:
+    async def work() -> None:
+        await hands.keeper.restore(_runtime(hands, effect.runtime), effect)
+
+    ok = await _moved(hands, effect, work())
+    await hands.tell(partial(hands.agent.on_restored, effect.runtime, effect.session, ok))
+
+
+async def _demote(hands: Hands, effect: Demote) -> None:
+    async def work() -> None:
+        await hands.keeper.demote(_runtime(hands, effect.runtime), effect)
+
+    ok = await _moved(hands, effect, work())
+    await hands.tell(partial(hands.agent.on_demoted, effect.session, ok))
+
+
+async def _moved(
+    hands: Hands, effect: Park | Restore | Demote, work: Coroutine[object, object, None]
+) -> bool:
+    """Whether it worked; whatever went wrong costs the cache alone, so it is only told."""
+    what = type(effect).__name__.lower()
+    failure = await _failure_of(hands, what, work)
+    if failure is not None and failure.reason != "runtime_died":
+        hands.log.warning("session_not_moved", move=what, reason=failure.reason)
+    return failure is None
 
 
 async def _failure_of(hands: Hands, where: str, work: Awaitable[None]) -> Failure | None:

@@ -8,6 +8,7 @@ from roost.node.ledger import RoomSettings
 from roost.node.pace import PaceSettings
 from roost.node.reporter import ReportSettings
 from roost.node.residency import BackoffSettings
+from roost.node.sessions import SessionSettings
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
@@ -18,6 +19,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     `streams_max` streams in all, those included that only wait for credit.
     `outbox_events_max` events of one stream wait for credit before its backend is paused.
     `fences_max` keys whose highest epoch is remembered.
+    `sessions` limits what is put aside of conversations that are in no slot.
     `room` limits how many runtimes, and how large, there are at a time.
     `pace` says when a runtime that owes events and produces none counts as hung.
     `awake_s` without any report or tick means that the node itself was asleep.
@@ -32,6 +34,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     awake_s: float = 0.5
     progress_min_s: float = 0.25
     room: RoomSettings = RoomSettings()
+    sessions: SessionSettings = SessionSettings()
     pace: PaceSettings = PaceSettings()
     report: ReportSettings = ReportSettings()
     backoff: BackoffSettings = BackoffSettings()

@@ -28,13 +28,15 @@ class ShelfSettings(msgspec.Struct, frozen=True):
 
     `options.ctx` 0 means the model's own context, which is also the most there is.
     `folder` is a private directory under which every runtime gets one of its own. `log_folder` is
-    this node's alone and holds one log per model, whose size the backend bounds.
+    this node's alone and holds one log per model, whose size the backend bounds. `state_folder` is
+    as private as `folder` and gets what slots hold, where that is put aside; "" where it is not.
     """
 
     options: RuntimeOptions
     folder: str
     log_folder: str
     start: StartSettings
+    state_folder: str = ""
 
 
 class Shelf:
@@ -69,8 +71,10 @@ class Shelf:
         backend = self._backend_of(manifest)
         options = msgspec.structs.replace(self._settings.options, ctx=self._ctx(manifest))
         key = RuntimeKey(backend.name, model, manifest.digest, options)
+        kept = self._settings.state_folder
         settings = msgspec.structs.replace(
             self._settings.start,
+            state_folder=f"{kept}/{_file_name(runtime)}" if kept else "",
             workdir=f"{self._settings.folder}/{_file_name(runtime)}",
             log_path=f"{self._settings.log_folder}/{_file_name(model)}.log",
         )

@@ -1,11 +1,14 @@
 """MACHINE: the slots of one runtime: who uses which, and whose KV each still holds.
 
-    empty ──take──▶ busy ──stop──▶ cleaning
-                    │  ▲              │
-                    │  ╰──take──╮     │
-                    ╰──free──▶ kept ◀─╯   (kept = free, with a tenant's tokens in it)
+    empty ──seat──▶ busy ──stop──▶ cleaning
+      │             │  ▲              │
+      │             │  ╰──seat──╮     │
+    reserve         ╰──free──▶ kept ◀─╯   (kept = free, with a tenant's tokens in it)
+      ▼                          │
+    moving ◀──────reserve────────╯        (its content is being written or read)
+      │ seat, release, fill, clear
 
-They live as long as their runtime: with it goes all KV.
+They live as long as their runtime: with it goes all KV but what was parked.
 
 Only the prompt's tokens are known by id: answers pass as text. That is enough, since a next turn
 repeats the whole prompt before it: the common prefix is then everything the slot is known to hold.
@@ -23,7 +26,7 @@ from roost.backends.base import SlotUse
 from roost.core.ids import TenantId
 from roost.core.snapshots import SlotView
 
-SlotState = Literal["free", "busy", "cleaning"]
+SlotState = Literal["free", "busy", "cleaning", "moving"]
 
 _TOKEN_BYTES = 8
 
@@ -34,6 +37,25 @@ class SlotStatistics(msgspec.Struct, frozen=True):
     free: int
     busy: int
     cleaning: int
+    moving: int = 0
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a slot holds: whose, which tokens for sure (see `pack`), how many in all.
+
+    `shared` is how many of the known ones a prompt that was asked about begins with.
+    """
+
+    slot: int
+    tenant: TenantId | None
+    known: bytes
+    held: int
+    shared: int = 0
+
+    @property
+    def known_tokens(self) -> int:
+        """How many tokens are known by id."""
+        return len(self.known) // _TOKEN_BYTES
 
 
 class _Slot:
@@ -64,16 +86,56 @@ class Slots:
         second condition spares a long conversation from being overwritten for a shared preamble
         while an empty slot is at hand. `reuse` is True only for content of the same tenant.
         """
+        wanted = pack(tokens)
+        found = self.pick(wanted, tenant)
+        return None if found is None else self.seat(found.slot, wanted, tenant)
+
+    def pick(self, wanted: bytes, tenant: TenantId) -> Content | None:
+        """The slot that `take` would take, and what is in it; nothing changes."""
         free = [slot for slot in self._slots if slot.state == "free"]
         if not free:
             return None
-        wanted = _pack(tokens)
         slot = _warmest(free, wanted, tenant) or min(free, key=_age)
+        shared = common_tokens(slot.known, wanted) if slot.tenant == tenant else 0
+        return _content(slot, shared)
+
+    def coldest(self) -> Content | None:
+        """A free slot to lose: an empty one, or the least recently used."""
+        free = [slot for slot in self._slots if slot.state == "free"]
+        return _content(min(free, key=_age)) if free else None
+
+    def seat(self, number: int, wanted: bytes, tenant: TenantId) -> SlotUse:
+        """Give a free or reserved slot to a stream with this prompt (see `pack`)."""
+        slot = self._slots[number]
+        assert slot.state in ("free", "moving"), f"slot {number} is {slot.state}"
         reuse = slot.tenant == tenant
         self._uses += 1
         slot.state, slot.tenant, slot.used = "busy", tenant, self._uses
         slot.known = wanted if reuse else b""
         return SlotUse(slot.number, reuse)
+
+    def reserve(self, number: int) -> None:
+        """The content of a free slot is about to be written or read: nobody else may have it."""
+        slot = self._slots[number]
+        assert slot.state == "free", f"slot {number} is {slot.state}"
+        slot.state = "moving"
+
+    def fill(self, number: int, content: Content) -> None:
+        """A reserved slot holds this now."""
+        slot = self._slots[number]
+        assert slot.state == "moving", f"slot {number} is {slot.state}"
+        slot.tenant, slot.known, slot.held = content.tenant, content.known, content.held
+
+    def clear(self, number: int) -> None:
+        """A reserved slot holds nothing any more."""
+        self.fill(number, Content(number, None, b"", 0))
+        self._slots[number].used = 0
+
+    def release(self, number: int) -> None:
+        """A reserved slot is free again, with what it holds."""
+        slot = self._slots[number]
+        assert slot.state == "moving", f"slot {number} is {slot.state}"
+        slot.state = "free"
 
     def note(self, number: int, held: int) -> None:
         """The slot holds this many tokens now, as far as reports tell."""
@@ -93,7 +155,7 @@ class Slots:
         slot = self._slots[number]
         assert slot.state != "free", f"slot {number} was freed twice"
         slot.state = "free"
-        slot.known = _pack(kept)
+        slot.known = pack(kept)
         slot.held = len(kept) if held is None else held
 
     def views(self) -> tuple[SlotView, ...]:
@@ -103,7 +165,12 @@ class Slots:
     def statistics(self) -> SlotStatistics:
         """Counts by state."""
         states = [slot.state for slot in self._slots]
-        return SlotStatistics(*(states.count(state) for state in ("free", "busy", "cleaning")))
+        kinds: tuple[SlotState, ...] = ("free", "busy", "cleaning", "moving")
+        return SlotStatistics(*(states.count(state) for state in kinds))
+
+
+def _content(slot: _Slot, shared: int = 0) -> Content:
+    return Content(slot.number, slot.tenant, slot.known, slot.held, shared)
 
 
 def _warmest(free: list[_Slot], wanted: bytes, tenant: TenantId) -> _Slot | None:
@@ -112,9 +179,9 @@ def _warmest(free: list[_Slot], wanted: bytes, tenant: TenantId) -> _Slot | None
     for slot in free:
         if slot.tenant != tenant:
             continue
-        shared = _common_bytes(slot.known, wanted)
+        shared = common_tokens(slot.known, wanted)
         rank = (shared, slot.used)
-        if shared and 2 * shared >= len(slot.known) and rank > best_rank:
+        if shared and 2 * shared >= len(slot.known) // _TOKEN_BYTES and rank > best_rank:
             best, best_rank = slot, rank
     return best
 
@@ -124,19 +191,20 @@ def _age(slot: _Slot) -> int:
     return slot.used
 
 
-def _pack(tokens: Sequence[int]) -> bytes:
+def pack(tokens: Sequence[int]) -> bytes:
+    """Token ids as 64-bit numbers in a row, which is how they are kept and compared."""
     return array("q", tokens).tobytes()
 
 
-def _common_bytes(one: bytes, other: bytes) -> int:
-    """Length of the common prefix in bytes, a whole number of tokens.
+def common_tokens(one: bytes, other: bytes) -> int:
+    """Length in tokens of the common prefix of two packed sequences.
 
     Comparing slices runs at memory speed: 4096 tokens take 5 µs where a loop over them takes 100.
     Equal halves are skipped, so the slices shrink with every step.
     """
     low, high = 0, min(len(one), len(other)) // _TOKEN_BYTES
     if one[: high * _TOKEN_BYTES] == other[: high * _TOKEN_BYTES]:
-        return high * _TOKEN_BYTES
+        return high
     while high - low > 1:
         middle = (low + high) // 2
         start, end = low * _TOKEN_BYTES, middle * _TOKEN_BYTES
@@ -144,4 +212,4 @@ def _common_bytes(one: bytes, other: bytes) -> int:
             low = middle
         else:
             high = middle
-    return low * _TOKEN_BYTES
+    return low

@@ -130,6 +130,12 @@ class Stream:
         return self._generated
 
     @property
+    def computed(self) -> int:
+        """Tokens of the prompt that were not in its slot when it began; 0 until that is known."""
+        started = self._started
+        return started.prompt_tokens - started.cached_tokens if started else 0
+
+    @property
     def held(self) -> int:
         """Tokens of KV its slot holds, as far as reports tell."""
         return self._prefilled + self._generated

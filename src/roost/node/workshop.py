@@ -16,9 +16,11 @@ from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node.boarding import Clear, known_bytes, no_model
 from roost.node.desk import Desk, Outgoing
-from roost.node.effects import Load, Prepare, Run, Stop, StreamKey, Unload
+from roost.node.effects import Effect, Load, Prepare, Stop, StreamKey, Unload
 from roost.node.floor import Floor
 from roost.node.residency import Ready, Residence, Residency, TellAll, Unavailable
+from roost.node.seating import Seating
+from roost.node.sessions import Sessions
 from roost.node.settings import AgentSettings
 from roost.node.stream import Stream
 from roost.wire.messages import Phase
@@ -45,6 +47,7 @@ class Workshop:
         self.offers: dict[ModelId, ModelOffer] = {}
         self.loads = 0
         self.stalls = 0
+        self.sessions = Sessions(settings.sessions)
 
     # What the agent reads.
 
@@ -70,7 +73,7 @@ class Workshop:
     def next_tick(self) -> float | None:
         """When time alone may change something: a runtime counts as hung, or has to make room."""
         stalls = [floor.stalls_at() for floor in self._floors.values()]
-        times = (*stalls, self._residency.next_s())
+        times = (*stalls, self._residency.next_s(), self.sessions.next_tick())
         return min((at for at in times if at is not None), default=None)
 
     # Loading.
@@ -132,7 +135,8 @@ class Workshop:
             return
         self._progress.pop(runtime, None)
         offer = self.offers.get(model)
-        floor = Floor(runtime, model, offer.slots if offer else 1, self._settings.pace, now)
+        seating = Seating(runtime, offer.slots if offer else 1, self.sessions)
+        floor = Floor(runtime, model, seating, self._settings.pace, now)
         self._floors[runtime] = floor
         for key in self._residency.on_loaded(runtime, now):
             stream = self._known(key)
@@ -152,6 +156,7 @@ class Workshop:
     def on_gone(self, runtime: RuntimeId, now: float) -> None:
         """A runtime has ended, by itself or because it was told to."""
         if self._residency.is_loading(runtime):
+            self.sessions.on_gone(runtime)
             self.on_load_failed(runtime, NOT_LOADED, now)
             return
         self._progress.pop(runtime, None)
@@ -159,6 +164,7 @@ class Workshop:
         self._outdated.discard(runtime)
         floor = self._floors.get(runtime)
         self._residency.on_gone(runtime, now)
+        self.sessions.on_gone(runtime)
         if floor is None:
             return
         for stream in list(floor.streams.values()):
@@ -178,7 +184,7 @@ class Workshop:
         assert floor is not None, "who prepares on a runtime that goes away is told to stop"
         stream.prepared = prepared
         floor.enqueue(stream, now)
-        self._seat(floor, now)
+        self.seat(floor, [], now)
 
     def on_prepare_failed(self, stream: Stream, failure: Failure, now: float) -> None:
         """It cannot be prepared; a caller's mistake passes through as it is."""
@@ -263,6 +269,11 @@ class Workshop:
         if floor is not None:
             self._unload_if_idle(floor)
 
+    def seat(self, floor: Floor, effects: list[Effect], now: float) -> None:
+        """Seat whoever can be, after these effects of a slot whose content was moved."""
+        for effect in floor.seat(effects, now):
+            self._outgoing.add(effect)
+
     # Whole runtimes.
 
     def offer(self, offers: Iterable[ModelOffer], now: float) -> None:
@@ -343,13 +354,6 @@ class Workshop:
         self.ledger.used(runtime, now)
         self._outgoing.add(Prepare(stream.key, runtime, stream.request))
 
-    def _seat(self, floor: Floor, now: float) -> None:
-        while (stream := floor.next_seated(now)) is not None:
-            assert stream.prepared is not None
-            assert stream.use is not None
-            run = Run(stream.key, stream.request_id, floor.runtime, stream.prepared, stream.use)
-            self._outgoing.add(run)
-
     def _leave(self, stream: Stream, now: float, *, is_stuck: bool, is_dead: bool) -> None:
         """The stream holds nothing of its runtime any more; see what that makes possible."""
         floor = self.floor(stream.runtime)
@@ -363,7 +367,7 @@ class Workshop:
             self._retire(floor, now)
         if is_dead:
             self._unload(floor.runtime)
-        self._seat(floor, now)
+        self.seat(floor, [], now)
         self._unload_if_idle(floor)
 
     def _retire(self, floor: Floor, now: float) -> None:

@@ -65,6 +65,20 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "roost_stream_fullest_ratio", "gauge", (), "Of its buffer, in the stream that holds most."
     ),
+    Metric("roost_sessions", "gauge", ("node", "place"), "Idle conversations put aside."),
+    Metric("roost_session_bytes", "gauge", ("node", "place"), "Bytes of those."),
+    Metric(
+        "roost_session_moves",
+        "gauge",
+        ("node", "move"),
+        "Conversations parked, restored, forgotten, and moves failed since the node's start.",
+    ),
+    Metric(
+        "roost_session_moving_s",
+        "gauge",
+        ("node",),
+        "Seconds that requests have waited for those moves since the node's start.",
+    ),
     Metric("roost_write_seconds", "histogram", (), "One write to a client's socket.", _FAST),
     Metric(
         "roost_session_tokens_total",
@@ -119,6 +133,7 @@ EVENTS: dict[str, str] = {
     "runtime_ready": "A runtime is ready.",
     "runtime_failed": "A runtime could not be started.",
     "runtime_gone": "A runtime has ended.",
+    "session_not_moved": "A conversation could not be put aside, moved to disk or brought back.",
     "models_changed": "Models were pulled or removed; the node offers what is installed now.",
     "models_unreadable": "What is installed cannot be read; the node offers what it knew.",
     "upstream_forgotten": "An upstream that is off the list has ended what it had.",

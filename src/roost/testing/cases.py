@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from roost.testing import answers, continuations, lifetimes, refusals
+from roost.testing import answers, continuations, lifetimes, refusals, states
 from roost.testing.stand import Stand
 
 
@@ -26,6 +26,7 @@ class Case:
 
 
 CANCEL = ("completion", "cancel")
+STATE = ("completion", "state", "prefix_cache")
 TWO = ("completion", "concurrent_streams")
 REPLAY = ("completion", "replay")
 CASES = (
@@ -71,6 +72,11 @@ CASES = (
     ),
     Case("complete answers end at once", 11, continuations.complete_answers_end_at_once, REPLAY),
     Case("prefixes are reused", 0, answers.prefixes_are_reused, ("completion", "prefix_cache")),
+    Case("sessions go on", 0, states.sessions_go_on, ("completion", "sessions")),
+    Case("states come back", 12, states.states_come_back, STATE),
+    Case("saving changes nothing", 12, states.saving_changes_nothing, STATE),
+    Case("states do not disturb", 12, states.states_do_not_disturb, (*STATE, TWO[1])),
+    Case("bad states are refused", 12, states.bad_states_are_refused, STATE),
     Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),
     Case("one BOS", 0, refusals.one_bos),
     Case("log probabilities add up", 0, answers.logprobs_add_up, ("completion", "logprobs")),

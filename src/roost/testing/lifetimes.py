@@ -67,7 +67,7 @@ async def cancelled_reader_frees(stand: Stand) -> None:
 
 async def leaving_beside_a_neighbour_frees(stand: Stand) -> None:
     """Slots are given back as well while another stream runs, and that one notices nothing."""
-    async with _neighbour(stand):
+    async with neighbour(stand):
         await _leave(stand, await stand.heavy(), PrefillProgress, "cancel_prefill_neighbour")
         await _leave(stand, await stand.long(), Delta, "cancel_decode_neighbour")
 
@@ -84,7 +84,7 @@ async def _leave(stand: Stand, prepared: Prepared, when: type, measure: str) -> 
 
 
 @asynccontextmanager
-async def _neighbour(stand: Stand) -> AsyncIterator[None]:
+async def neighbour(stand: Stand) -> AsyncIterator[None]:
     """Keep a stream on slot 0 that is read all the time and has to get on meanwhile."""
     prepared, record, running = await stand.long(), Record(), asyncio.Event()
 

@@ -1,0 +1,292 @@
+"""MACHINE: the conversations that are put aside: what slots held, as files in memory and on disk.
+
+    (slot) ──park──▶ saving ──▶ ram ──demote──▶ moving ──▶ disk
+                        │        │                │          │
+                        ▼        ╰────────────────┴──────────┤ take
+                       gone ◀── forgotten (least recent first), expired, too large
+                                                             ▼
+                                                         restoring ──▶ (slot)
+
+A session is in one of these places or in a slot, never in two: what was restored is forgotten here,
+and what was parked leaves its slot to somebody else. Bytes are reserved before a file is written
+and given back when it is forgotten, so limits hold at every moment, as far as the estimate of a
+file that does not exist yet goes. What is being written or read is never forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from roost.backends.base import SavedState
+from roost.core.ids import RuntimeId, SessionId, TenantId
+from roost.core.snapshots import SessionsView
+from roost.node.effects import Demote, Effect, Forget, Park, Restore
+from roost.node.slots import Content, common_tokens
+
+Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving"]
+AT_REST = ("ram", "disk")
+NOTHING = SavedState(0, 0)
+SPARE = 0.25
+"""Share of the memory that is kept free as long as there is a disk."""
+TAKEABLE = ("ram", "moving", "disk")
+
+
+class SessionSettings(msgspec.Struct, frozen=True):
+    """Limits of what is put aside on this node.
+
+    `ram_bytes` and `disk_bytes` in files of each kind, 0 bytes of memory for none at all, 0 bytes
+    of disk for memory alone. `parked_max` sessions in all. Under `tokens_min` tokens nothing is
+    worth a file. After `idle_s` without use a session is forgotten, and after a disk has failed it
+    is left alone for `disk_rest_s`.
+    """
+
+    ram_bytes: int = 1024 * 2**20
+    disk_bytes: int = 8192 * 2**20
+    parked_max: int = 1000
+    tokens_min: int = 64
+    idle_s: float = 3600.0
+    disk_rest_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Parked:
+    """One session that is not in a slot; `used_at` is when it was last in one."""
+
+    session: SessionId
+    runtime: RuntimeId
+    content: Content
+    used_at: float
+    ram_bytes: int
+    disk_bytes: int = 0
+    place: Place = "saving"
+    saved: SavedState = NOTHING
+    # Its bytes are being written to disk; whatever else happens to it, that ends first.
+    is_demoting: bool = False
+
+    @property
+    def tenant(self) -> TenantId | None:
+        """Whose it is."""
+        return self.content.tenant
+
+
+class Sessions:
+    """Everything that is put aside on one node; says what has to be done with the files."""
+
+    def __init__(self, settings: SessionSettings) -> None:
+        self.settings = settings
+        self._parked: dict[SessionId, Parked] = {}
+        self._token_bytes: dict[RuntimeId, int] = {}
+        self._born = 0
+        self._largest_bytes = 0
+        self._disk_rests_until = 0.0
+        self.parks = self.restores = self.failures = self.forgotten = 0
+        self.moving_s = 0.0
+
+    def __iter__(self) -> Iterator[Parked]:
+        """All there are, the longest unused first."""
+        return iter(sorted(self._parked.values(), key=lambda one: (one.used_at, one.session)))
+
+    # Runtimes.
+
+    def on_states(self, runtime: RuntimeId, token_bytes: int) -> None:
+        """What this runtime's slots hold can be put aside, at so many bytes a token."""
+        if self.settings.ram_bytes:
+            self._token_bytes[runtime] = token_bytes
+
+    def can_park(self, runtime: RuntimeId) -> bool:
+        """Whether this runtime's slots can be put aside at all."""
+        return runtime in self._token_bytes
+
+    def on_gone(self, runtime: RuntimeId) -> None:
+        """A runtime is gone, and its files with it: its KV means nothing to any other."""
+        self._token_bytes.pop(runtime, None)
+        for one in [one for one in self._parked.values() if one.runtime == runtime]:
+            del self._parked[one.session]
+
+    # Into a file.
+
+    def park(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
+        """Put aside what a reserved slot holds; nothing where there is no room for it."""
+        need_bytes = max(1, content.held) * self._token_bytes[runtime]
+        effects = self._make_room(need_bytes)
+        if self._ram_bytes() + need_bytes > self.settings.ram_bytes or self._is_full():
+            return effects
+        self._born += 1
+        session = SessionId(self._born)
+        self._parked[session] = Parked(session, runtime, content, now, need_bytes)
+        return [*effects, Park(runtime, content.slot, session)]
+
+    def on_parked(self, session: SessionId, saved: SavedState | None, now: float) -> list[Effect]:
+        """A slot has been written to memory, or could not be."""
+        one = self._parked.get(session)
+        if one is None or one.place != "saving":
+            return []
+        if saved is None:
+            self.failures += 1
+            del self._parked[session]
+            return [Forget(one.runtime, session)]
+        self.parks += 1
+        one.place, one.saved, one.ram_bytes = "ram", saved, saved.size_bytes
+        self._largest_bytes = max(self._largest_bytes, saved.size_bytes)
+        return [*self._make_room(0), *self.tidy(now)]
+
+    def discard(self, session: SessionId) -> list[Effect]:
+        """A session stays in its slot after all: it is not in a file as well."""
+        one = self._parked.get(session)
+        return [] if one is None else self._forget(one, counts=False)
+
+    # From memory to disk.
+
+    def tidy(self, now: float) -> list[Effect]:
+        """Forget what was not used for too long, and keep a part of the memory free.
+
+        Copying to disk takes longer than parking, and a request never waits for a disk: so it
+        begins early, or sessions would be forgotten for want of room that is on its way.
+        """
+        effects: list[Effect] = []
+        for one in self:
+            if one.place in AT_REST and now >= one.used_at + self.settings.idle_s:
+                effects += self._forget(one)
+        spare_bytes = self.settings.ram_bytes - self._ram_bytes()
+        wanted_bytes = max(self._largest_bytes, int(self.settings.ram_bytes * SPARE))
+        if spare_bytes < wanted_bytes and now >= self._disk_rests_until:
+            effects += self._demote_one()
+        return effects
+
+    def on_demoted(self, session: SessionId, *, ok: bool, now: float) -> list[Effect]:
+        """A file has been copied to disk, or could not be; then it stays in memory."""
+        one = self._parked.get(session)
+        if one is None or not one.is_demoting:
+            return []
+        one.is_demoting = False
+        if not ok:
+            self.failures += 1
+            self._disk_rests_until = now + self.settings.disk_rest_s
+        if one.place == "leaving":
+            del self._parked[session]
+            return [Forget(one.runtime, session)]
+        if not ok or one.place == "restoring":
+            one.disk_bytes = 0
+            one.place = "ram" if one.place == "moving" else one.place
+            return [Forget(one.runtime, session, "disk")]
+        one.place, one.ram_bytes = "disk", 0
+        return [Forget(one.runtime, session, "ram"), *self.tidy(now)]
+
+    # Out of a file.
+
+    def find(
+        self, runtime: RuntimeId, tenant: TenantId, wanted: bytes
+    ) -> tuple[Parked, int] | None:
+        """The session that a prompt continues furthest, and how far, in tokens.
+
+        It has to be continued for at least half of what is known of it: a common beginning alone
+        is not worth the end of somebody's conversation.
+        """
+        best: Parked | None = None
+        best_rank = (0, 0.0)
+        for one in self._parked.values():
+            if one.runtime != runtime or one.tenant != tenant or one.place not in TAKEABLE:
+                continue
+            known = one.content.known
+            if not wanted.startswith(known[: len(known) // 2]):
+                continue
+            rank = (common_tokens(known, wanted), one.used_at)
+            if rank > best_rank:
+                best, best_rank = one, rank
+        return (best, best_rank[0]) if best else None
+
+    def take(self, one: Parked) -> None:
+        """This session is about to be restored: it is neither forgotten nor found any more."""
+        assert one.place in TAKEABLE, f"session {one.session} is {one.place}"
+        one.place = "restoring"
+
+    def restore(self, one: Parked, slot: int) -> list[Effect]:
+        """Read a session that was taken into a reserved slot."""
+        tier: Literal["ram", "disk"] = "ram" if one.ram_bytes else "disk"
+        known = one.content.known
+        return [Restore(one.runtime, slot, one.session, tier, one.saved, known)]
+
+    def put_back(self, one: Parked) -> None:
+        """A session that was taken is not wanted after all."""
+        if self._parked.get(one.session) is one and one.place == "restoring":
+            one.place = "moving" if one.is_demoting else "ram" if one.ram_bytes else "disk"
+
+    def on_restored(self, session: SessionId, *, ok: bool) -> list[Effect]:
+        """A session is in a slot, or its file was not as it was written; the file goes anyway."""
+        one = self._parked.get(session)
+        if one is None or one.place != "restoring":
+            return []
+        self.restores += ok
+        self.failures += not ok
+        one.place = "ram"
+        return self._forget(one, counts=False)
+
+    # What there is.
+
+    def view(self) -> SessionsView:
+        """Everything at a glance."""
+        places = [one.place for one in self._parked.values()]
+        return SessionsView(
+            ram=len(places) - places.count("disk"),
+            disk=places.count("disk"),
+            ram_bytes=self._ram_bytes(),
+            disk_bytes=self._disk_bytes(),
+            parks=self.parks,
+            restores=self.restores,
+            failures=self.failures,
+            forgotten=self.forgotten,
+            moving_s=self.moving_s,
+        )
+
+    def next_tick(self) -> float | None:
+        """When the next session will have been unused for too long."""
+        resting = (one.used_at for one in self._parked.values() if one.place in AT_REST)
+        oldest = min(resting, default=None)
+        return None if oldest is None else oldest + self.settings.idle_s
+
+    def _make_room(self, need_bytes: int) -> list[Effect]:
+        """Forget the least recently used until a file of this size fits, if it can."""
+        effects: list[Effect] = []
+        for one in self:
+            crowded = self._ram_bytes() + need_bytes > self.settings.ram_bytes
+            if (self._is_full() and one.place in AT_REST) or (crowded and one.place == "ram"):
+                effects += self._forget(one)
+        return effects
+
+    def _demote_one(self) -> list[Effect]:
+        """Copy the least recently used session to disk, one at a time."""
+        settings = self.settings
+        first = next((one for one in self if one.place == "ram" and not one.is_demoting), None)
+        busy = any(one.is_demoting for one in self._parked.values())
+        if first is None or busy or first.ram_bytes > settings.disk_bytes:
+            return []
+        effects: list[Effect] = []
+        for one in self:
+            if self._disk_bytes() + first.ram_bytes > settings.disk_bytes and one.place == "disk":
+                effects += self._forget(one)
+        if self._disk_bytes() + first.ram_bytes > settings.disk_bytes:
+            return effects
+        first.place, first.is_demoting, first.disk_bytes = "moving", True, first.ram_bytes
+        known = first.content.known
+        return [*effects, Demote(first.runtime, first.session, first.saved, known)]
+
+    def _forget(self, one: Parked, *, counts: bool = True) -> list[Effect]:
+        self.forgotten += counts
+        if one.is_demoting:
+            one.place = "leaving"
+            return []
+        del self._parked[one.session]
+        return [Forget(one.runtime, one.session)]
+
+    def _is_full(self) -> bool:
+        return len(self._parked) >= self.settings.parked_max
+
+    def _ram_bytes(self) -> int:
+        return sum(one.ram_bytes for one in self._parked.values())
+
+    def _disk_bytes(self) -> int:
+        return sum(one.disk_bytes for one in self._parked.values())

@@ -1,0 +1,188 @@
+"""Sessions with real files: the agent, its shell and the scripted backend together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from roost.backends.base import Runtime, StartSettings
+from roost.backends.scripted import ScriptedBackend, ScriptedRuntime
+from roost.core.events import Finished, Started
+from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
+from roost.core.snapshots import SessionsView
+from roost.node.agent import Agent
+from roost.node.keeping import KeepSettings
+from roost.node.loop import LoopSettings, NodeLoop
+from roost.node.sessions import SessionSettings
+from roost.node.settings import AgentSettings
+from roost.observe import logs
+from roost.wire.memory import memory_pair
+from roost.wire.messages import VERSION, Hello
+from tests.conftest import Eventually
+from tests.node.gateway import TestGateway
+from tests.node.kit import MODEL, offer
+
+LIMITS = SessionSettings(tokens_min=8)
+BYTES = 15 + 8 * 22
+"""One session of `talk`: a mark, and eight bytes for each of its first prompt and answer."""
+
+
+class Rig:
+    """A node with one runtime of one slot, and a gateway that asks it."""
+
+    def __init__(self, group: asyncio.TaskGroup, limits: SessionSettings, folder: Path) -> None:
+        self.memory, self.disk = folder / "memory", folder / "disk"
+        self.runtimes: list[ScriptedRuntime] = []
+        agent = Agent(
+            AgentSettings("scripted", sessions=limits, max_in_flight=9), [offer(MODEL, 1)]
+        )
+        keep = KeepSettings(str(self.disk), timeout_s=0.5)
+        hello = Hello(VERSION, NodeId("node-1"), "n", "i", "roost")
+        settings = LoopSettings(stop_grace_s=0.1, keep=keep)
+        self.agent = agent
+        self.node = NodeLoop(agent, self.launch, hello, settings, time.monotonic, logs.get())
+        near, far = memory_pair()
+        self.gateway = TestGateway(far)
+        group.create_task(self.node.run())
+        group.create_task(self.node.serve_link(near))
+        group.create_task(self.gateway.run())
+
+    async def launch(
+        self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
+    ) -> Runtime:
+        """Start the scripted backend."""
+        key = RuntimeKey("scripted", model, "sha256:0", RuntimeOptions(1024, 1))
+        start = StartSettings("", "", state_folder=str(self.memory / str(len(self.runtimes))))
+        manifest = Manifest(model, "", 0, "sha256:0", format="scripted")
+        started = await ScriptedBackend().start(key, manifest, start, on_progress)
+        self.runtimes.append(started)
+        return started
+
+    async def talk(self, name: str, turns: int, eventually: Eventually) -> Started:
+        """Say a turn of a conversation that resends its history; tell how it began."""
+        stream = self.gateway.ask(f"{name} says: " + "word " * turns)
+        await eventually(lambda: self.gateway.all_released(stream), what=f"{name} is answered")
+        first, *_, last = self.gateway.events[stream]
+        assert isinstance(first, Started)
+        assert isinstance(last, Finished), last
+        return first
+
+    def view(self) -> SessionsView:
+        """What the node says of its sessions."""
+        return self.agent.status().sessions
+
+    def files(self) -> tuple[list[str], list[str]]:
+        """The names of all files, in memory and on disk."""
+        return files_in(self.memory), files_in(self.disk)
+
+
+def files_in(root: Path) -> list[str]:
+    """The names of all files below a folder."""
+    return sorted(path.name for path in root.rglob("*") if not path.is_dir())
+
+
+@asynccontextmanager
+async def rig(folder: Path, limits: SessionSettings = LIMITS) -> AsyncIterator[Rig]:
+    """Run a node; afterwards nothing of what it put aside is left."""
+    async with asyncio.TaskGroup() as group:
+        made = Rig(group, limits, folder)
+        await made.gateway.is_up.wait()
+        yield made
+        await made.node.stop(0.0)
+    assert made.files() == ([], [])
+
+
+async def test_conversations_come_back_from_memory(tmp_path: Path, eventually: Eventually) -> None:
+    """Five conversations on one slot: every second turn computes only what is new."""
+    async with rig(tmp_path) as node:
+        firsts = [await node.talk(name, 2, eventually) for name in "abcde"]
+        assert {first.cached_tokens for first in firsts} <= {0, 1}
+        for name in "abcde":
+            started = await node.talk(name, 3, eventually)
+            assert started.cached_tokens == firsts[0].prompt_tokens
+        view = node.view()
+        assert (view.ram, view.restores, view.failures) == (4, 5, 0)
+        assert len(node.files()[0]) == 4
+
+
+async def test_conversations_come_back_from_disk(tmp_path: Path, eventually: Eventually) -> None:
+    """With room for two in memory the others are on disk, and come back from there."""
+    limits = msgspec.structs.replace(LIMITS, ram_bytes=2 * 8 * 60)
+    async with rig(tmp_path, limits) as node:
+        firsts = [await node.talk(name, 2, eventually) for name in "abcde"]
+        await eventually(lambda: node.view().disk > 0, what="something is on disk")
+        started = await node.talk("a", 3, eventually)
+        assert started.cached_tokens == firsts[0].prompt_tokens
+        view = node.view()
+        assert view.restores == 1
+        assert view.ram_bytes <= limits.ram_bytes
+
+
+async def test_a_spoilt_file_is_never_used(tmp_path: Path, eventually: Eventually) -> None:
+    """A bit that flipped on disk costs a prefill, is counted, and the file is gone."""
+    limits = msgspec.structs.replace(LIMITS, ram_bytes=2 * 8 * 60)
+    async with rig(tmp_path, limits) as node:
+        for name in "abcde":
+            await node.talk(name, 2, eventually)
+        await eventually(lambda: len(node.files()[1]) >= 2, what="a whole state is on disk")
+        state = next(path for path in node.disk.rglob("s1.state"))
+        spoil(state)
+        started = await node.talk("a", 3, eventually)
+        assert started.cached_tokens <= 1
+        await eventually(lambda: "s1.state" not in node.files()[1], what="the file is gone")
+        assert node.view().failures == 1
+
+
+def spoil(path: Path) -> None:
+    """Flip a bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+async def test_a_disk_that_is_full_costs_no_request(tmp_path: Path, eventually: Eventually) -> None:
+    """Where the folder cannot even be made, everything stays in memory and is answered."""
+    (tmp_path / "disk").write_text("a file where a folder should be")
+    limits = msgspec.structs.replace(LIMITS, ram_bytes=2 * 8 * 60)
+    async with asyncio.TaskGroup() as group:
+        node = Rig(group, limits, tmp_path)
+        await node.gateway.is_up.wait()
+        for turn in (2, 3):
+            for name in "abcd":
+                await node.talk(name, turn, eventually)
+        await eventually(lambda: node.view().failures > 0, what="the disk has failed")
+        assert node.view().disk == 0
+        await node.node.stop(0.0)
+
+
+async def test_a_runtime_that_does_not_answer_costs_a_bounded_time(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """A slot that cannot be written in time is taken over without."""
+    async with rig(tmp_path) as node:
+        await node.talk("a", 2, eventually)
+        states = node.runtimes[0].states
+        assert states is not None
+        states.move_s = 30.0
+        began_s = time.monotonic()
+        await node.talk("b", 2, eventually)
+        assert time.monotonic() - began_s < 3.0
+        assert node.view().failures == 1
+
+
+async def test_a_death_takes_its_files_with_it(tmp_path: Path, eventually: Eventually) -> None:
+    """The next runtime begins with nothing, in memory or on disk."""
+    limits = msgspec.structs.replace(LIMITS, ram_bytes=2 * 8 * 60)
+    async with rig(tmp_path, limits) as node:
+        for name in "abcde":
+            await node.talk(name, 2, eventually)
+        node.runtimes[0].kill()
+        await eventually(lambda: node.files() == ([], []), what="all files are gone")
+        assert (await node.talk("a", 3, eventually)).cached_tokens == 0
+        assert node.view().ram == 0

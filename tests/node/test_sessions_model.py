@@ -1,0 +1,320 @@
+"""Seating and sessions against a world that answers in any order, and a model that keeps files.
+
+The model knows what every slot and every file holds. It checks each effect as it is asked for:
+nothing is moved in a slot that runs, no file is read that is not there, removed while it is in use
+or given to another tenant, limits hold at every moment, and the least recently used goes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from roost.backends.base import Prepared, SavedState
+from roost.core.ids import RuntimeId, SessionId
+from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run
+from roost.node.seating import Seating
+from roost.node.sessions import Sessions, SessionSettings
+from roost.node.slots import pack
+from roost.node.stream import Stream
+from tests.node.kit import key, open_message, request
+
+RUNTIME = RuntimeId("m#1")
+TOKEN_BYTES = 10
+LIMITS = SessionSettings(
+    ram_bytes=250, disk_bytes=180, parked_max=6, tokens_min=3, idle_s=40.0, disk_rest_s=5.0
+)
+Tokens = tuple[int, ...]
+
+
+@dataclass
+class File:
+    """What is kept of a session: where, whose, and what is being done with it."""
+
+    tenant: str
+    tokens: Tokens
+    used_at: float
+    saving: bool = True
+    in_ram: bool = True
+    on_disk: bool = False
+    demoting: bool = False
+    restoring: bool = False
+    # It goes for another reason than want of room: it failed, or is in a slot again.
+    excused: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return TOKEN_BYTES * len(self.tokens)
+
+
+@dataclass
+class Slot:
+    """What a slot holds, who runs on it, and whether it is being moved."""
+
+    tenant: str = ""
+    tokens: Tokens = ()
+    stream: Stream | None = None
+    moving: bool = False
+
+
+@dataclass
+class Files:
+    """All files, and what the effects of one step may still explain."""
+
+    all: dict[SessionId, File] = field(default_factory=dict)
+    expired: bool = False
+
+
+class World(RuleBasedStateMachine):
+    """Two slots, two tenants, conversations that go on and fork."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sessions = Sessions(LIMITS)
+        self.sessions.on_states(RUNTIME, TOKEN_BYTES)
+        self.seating = Seating(RUNTIME, 2, self.sessions)
+        self.now = 0.0
+        self.streams = 0
+        self.waiting: list[Stream] = []
+        self.slots = [Slot(), Slot()]
+        self.files = Files()
+        self.parking: dict[SessionId, int] = {}
+        self.restoring: dict[SessionId, int] = {}
+        self.talks: dict[str, list[Tokens]] = {"a": [], "b": []}
+
+    # What is asked for.
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Do what is asked and look for what may not be."""
+        for effect in effects:
+            match effect:
+                case Park():
+                    self.park(effect)
+                case Restore():
+                    self.restore(effect)
+                case Demote():
+                    self.demote(effect)
+                case Forget():
+                    self.forget(effect)
+                case Run():
+                    self.run(effect)
+
+    def park(self, effect: Park) -> None:
+        slot = self.slots[effect.slot]
+        assert slot.stream is None
+        assert not slot.moving
+        assert len(slot.tokens) >= LIMITS.tokens_min
+        assert effect.session not in self.files.all
+        slot.moving = True
+        self.files.all[effect.session] = File(slot.tenant, slot.tokens, self.now)
+        self.parking[effect.session] = effect.slot
+
+    def restore(self, effect: Restore) -> None:
+        slot, file = self.slots[effect.slot], self.files.all[effect.session]
+        assert slot.stream is None
+        assert not slot.moving
+        assert not file.saving
+        assert not file.restoring
+        assert file.in_ram if effect.tier == "ram" else file.on_disk
+        assert pack(file.tokens).startswith(effect.known)
+        assert effect.saved == SavedState(len(file.tokens), file.size_bytes)
+        slot.moving = file.restoring = True
+        self.restoring[effect.session] = effect.slot
+
+    def demote(self, effect: Demote) -> None:
+        file = self.files.all[effect.session]
+        assert file.in_ram
+        assert not any((file.saving, file.restoring, file.demoting, file.on_disk))
+        file.demoting = True
+        assert sum(one.demoting for one in self.files.all.values()) == 1
+
+    def forget(self, effect: Forget) -> None:
+        file = self.files.all[effect.session]
+        assert not file.saving
+        assert not file.demoting
+        if effect.tier == "both":
+            assert not file.restoring
+            del self.files.all[effect.session]
+            self.check_lru(file)
+        elif effect.tier == "ram":
+            assert file.on_disk
+            assert not file.restoring
+            file.in_ram = False
+        else:
+            assert file.in_ram
+            file.on_disk = False
+
+    def check_lru(self, gone: File) -> None:
+        """Nobody of the same kind who is older was spared."""
+        if gone.excused or self.files.expired:
+            return
+        for other in self.files.all.values():
+            rests = not (other.saving or other.demoting or other.restoring)
+            if rests and other.in_ram == gone.in_ram:
+                assert other.used_at >= gone.used_at
+
+    def run(self, effect: Run) -> None:
+        slot = self.slots[effect.use.slot]
+        assert slot.stream is None
+        assert not slot.moving
+        stream = next(one for one in self.waiting if one.key == effect.key)
+        self.waiting.remove(stream)
+        if effect.use.reuse:
+            assert slot.tenant == stream.tenant
+        else:
+            assert slot.tenant != stream.tenant
+        slot.stream, slot.tenant = stream, str(stream.tenant)
+        assert stream.prepared is not None
+        slot.tokens = stream.prepared.tokens
+
+    def go_on(self) -> None:
+        """Seat whoever can be."""
+        while effects := self.seating.step(self.now):
+            self.perform(effects)
+
+    # What happens.
+
+    @rule(
+        data=st.data(), tenant=st.sampled_from("ab"), fresh=st.lists(st.integers(0, 3), min_size=4)
+    )
+    def ask(self, data: st.DataObject, tenant: str, fresh: list[int]) -> None:
+        """A turn comes: of a new conversation, or one that goes on with an older one."""
+        if len(self.waiting) > 3:
+            return
+        old = data.draw(st.sampled_from([(), *self.talks[tenant][-6:]]))
+        tokens = (*old, *fresh)[:12]
+        self.talks[tenant].append(tokens)
+        self.streams += 1
+        stream = Stream(key(self.streams), open_message(self.streams, tenant=tenant), 9, self.now)
+        stream.move("loaded")
+        stream.move("prepared")
+        stream.prepared = Prepared(request(), tokens, limit=9)
+        self.waiting.append(stream)
+        self.seating.enqueue(stream)
+        self.go_on()
+
+    @precondition(lambda self: any(slot.stream for slot in self.slots))
+    @rule(data=st.data(), said=st.integers(0, 3), kept=st.booleans())
+    def finish(self, data: st.DataObject, said: int, kept: bool) -> None:
+        """A stream ends and leaves its prompt and an answer, or nothing after a failure."""
+        busy = [number for number, slot in enumerate(self.slots) if slot.stream is not None]
+        number = data.draw(st.sampled_from(busy))
+        slot = self.slots[number]
+        prompt = slot.tokens if kept else ()
+        slot.stream, slot.tokens = None, (*prompt, *range(900, 900 + said)) if kept else ()
+        self.seating.slots.free(number, prompt, len(slot.tokens))
+        self.go_on()
+
+    @precondition(lambda self: bool(self.waiting))
+    @rule(data=st.data())
+    def quit(self, data: st.DataObject) -> None:
+        """A client leaves while its stream waits for its slot."""
+        stream = data.draw(st.sampled_from(self.waiting))
+        self.waiting.remove(stream)
+        assert stream in self.seating
+        self.seating.quit(stream)
+        stream.move("quit")
+        self.go_on()
+
+    @precondition(lambda self: bool(self.parking))
+    @rule(data=st.data(), ok=st.sampled_from([True] * 4 + [False]))
+    def parked(self, data: st.DataObject, ok: bool) -> None:
+        """A slot has been written, or could not be."""
+        self.answer(data.draw(st.sampled_from(sorted(self.parking))), ok=ok, parking=True)
+
+    @precondition(lambda self: bool(self.restoring))
+    @rule(data=st.data(), ok=st.sampled_from([True] * 4 + [False]))
+    def restored(self, data: st.DataObject, ok: bool) -> None:
+        """A slot has been filled, or is empty now."""
+        self.answer(data.draw(st.sampled_from(sorted(self.restoring))), ok=ok, parking=False)
+
+    def answer(self, session: SessionId, *, ok: bool, parking: bool) -> None:
+        """Let a move end."""
+        slot = self.slots[(self.parking if parking else self.restoring).pop(session)]
+        file = self.files.all[session]
+        slot.moving = file.saving = file.restoring = False
+        if parking:
+            saved = SavedState(len(file.tokens), file.size_bytes) if ok else None
+            file.excused = not ok
+            self.files.expired = True
+            self.perform(self.seating.on_parked(session, saved, self.now))
+            self.files.expired = False
+        else:
+            slot.tenant, slot.tokens = (file.tenant, file.tokens) if ok else ("", ())
+            file.excused = True
+            self.perform(self.seating.on_restored(session, ok=ok, now=self.now))
+        self.go_on()
+
+    @precondition(lambda self: any(file.demoting for file in self.files.all.values()))
+    @rule(ok=st.sampled_from([True] * 3 + [False]))
+    def demoted(self, ok: bool) -> None:
+        """A copy on disk is finished, or the disk is full."""
+        session, file = next(pair for pair in self.files.all.items() if pair[1].demoting)
+        file.demoting, file.on_disk = False, True
+        if not any(one.session == session and one.place == "moving" for one in self.sessions):
+            # Restored or forgotten meanwhile: whatever goes now goes for that.
+            self.files.expired = True
+        self.perform(self.sessions.on_demoted(session, ok=ok, now=self.now))
+        self.files.expired = False
+
+    @rule(seconds=st.floats(0.1, 15.0))
+    def pass_time(self, seconds: float) -> None:
+        """Time passes, and what nobody has used for long is forgotten."""
+        self.now += seconds
+        due = self.sessions.next_tick()
+        self.files.expired = due is not None and due <= self.now
+        self.perform(self.sessions.tidy(self.now))
+        self.files.expired = False
+        after = self.sessions.next_tick()
+        assert after is None or after > self.now
+
+    # What holds at any time.
+
+    @invariant()
+    def limits_hold(self) -> None:
+        """Files never take more than the settings say, and are as many as is said."""
+        files = self.files.all.values()
+        ram_bytes = sum(file.size_bytes for file in files if file.in_ram)
+        disk_bytes = sum(file.size_bytes for file in files if file.on_disk or file.demoting)
+        assert ram_bytes <= LIMITS.ram_bytes
+        assert disk_bytes <= LIMITS.disk_bytes
+        assert len(files) <= LIMITS.parked_max
+        view = self.sessions.view()
+        assert view.ram + view.disk == len(files)
+        assert view.disk_bytes == disk_bytes
+        assert view.ram_bytes >= ram_bytes
+
+    @invariant()
+    def nobody_waits_beside_a_free_slot(self) -> None:
+        """The line is empty, or every slot is in use or being moved."""
+        statistics = self.seating.slots.statistics()
+        moving = len(self.parking) + len(self.restoring)
+        assert statistics.moving == moving
+        assert statistics.busy == sum(slot.stream is not None for slot in self.slots)
+        assert not statistics.free or len(self.waiting) <= moving
+
+    def teardown(self) -> None:
+        """When everything is answered and everybody has gone, nothing is in use."""
+        while self.parking or self.restoring:
+            for session in list(self.parking):
+                self.answer(session, ok=True, parking=True)
+            for session in list(self.restoring):
+                self.answer(session, ok=False, parking=False)
+        assert self.seating.slots.statistics().moving == 0
+
+
+@pytest.mark.slow
+def test_moves_agree_with_a_naive_model() -> None:
+    """Whatever happens in whatever order: one place each, limits kept, nothing moved that runs."""
+    limits = settings(max_examples=60, stateful_step_count=60, deadline=None)
+    run_state_machine_as_test(World, settings=limits)
