@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -96,8 +97,8 @@ def test_failure_takes_a_server_out_but_keeps_its_count() -> None:
     """A dead server gets nothing at once; whoever is on it gives its lease back by itself."""
     pool = pool_of("a")
     lease = granted(pool.on_request(1, 0.0, RNG))
-    assert pool.on_failed("a", 1.0) == [HealthChanged("a", healthy=False)]
-    assert pool.on_failed("a", 1.1) == []
+    assert pool.on_failed("a", 1.0, RNG) == [HealthChanged("a", healthy=False)]
+    assert pool.on_failed("a", 1.1, RNG) == []
     assert pool.statistics().servers[0].in_flight == 1
     assert reason(pool.on_request(2, 1.2, RNG)) == "no_nodes"
     pool.on_released(lease, 2.0, RNG, served=False)
@@ -107,7 +108,7 @@ def test_failure_takes_a_server_out_but_keeps_its_count() -> None:
 def test_probe_that_began_before_the_failure_proves_nothing() -> None:
     """An old good answer does not bring a server back that has failed since."""
     pool = pool_of("a")
-    pool.on_failed("a", 10.0)
+    pool.on_failed("a", 10.0, RNG)
     assert pool.on_probed("a", 9.9, RNG, ok=True) == []
     assert not pool.ready
     assert pool.on_probed("a", 10.1, RNG, ok=True) == [HealthChanged("a", healthy=True)]
@@ -124,12 +125,12 @@ def test_errors_in_a_row() -> None:
     """Three answers of the 500 kind in a row count as a failure; 429, 503 and 400 do not."""
     pool = pool_of("a", errors_max=3)
     for status in (500, 502, 200, 500, 429, 500, 500, 503, 400):
-        assert pool.on_answer("a", status, 1.0) == []
-    assert pool.on_answer("a", 500, 2.0) == []
-    assert pool.on_answer("a", 500, 2.0) == []
-    assert pool.on_answer("a", 504, 2.0) == [HealthChanged("a", healthy=False)]
+        assert pool.on_answer("a", status, 1.0, RNG) == []
+    assert pool.on_answer("a", 500, 2.0, RNG) == []
+    assert pool.on_answer("a", 500, 2.0, RNG) == []
+    assert pool.on_answer("a", 504, 2.0, RNG) == [HealthChanged("a", healthy=False)]
     pool.on_probed("a", 3.0, RNG, ok=True)
-    assert pool.on_answer("a", 500, 4.0) == []
+    assert pool.on_answer("a", 500, 4.0, RNG) == []
 
 
 def test_queue_is_first_come_first_served() -> None:
@@ -155,7 +156,7 @@ def test_waiting_ends() -> None:
     assert pool.on_tick(9.9) == []
     (late,) = pool.on_tick(10.0)
     assert reason(late) == "queue_timeout"
-    change, refused = pool.on_failed("a", 11.0)
+    change, refused = pool.on_failed("a", 11.0, RNG)
     assert (change, reason(refused)) == (HealthChanged("a", healthy=False), "no_nodes")
     assert pool.statistics().queued == 0
 
@@ -163,7 +164,7 @@ def test_waiting_ends() -> None:
 def test_recovered_server_serves_who_waits() -> None:
     """A server that comes back takes from the queue."""
     pool = pool_of("a", "b", max_in_flight=1, queue_length=5)
-    pool.on_failed("b", 1.0)
+    pool.on_failed("b", 1.0, RNG)
     granted(pool.on_request(1, 2.0, RNG))
     pool.on_request(2, 2.0, RNG)
     change, effect = pool.on_probed("b", 3.0, RNG, ok=True)
@@ -221,8 +222,8 @@ def test_glance_takes_no_place() -> None:
     for ticket in (1, 2):
         granted(pool.on_request(ticket, 0.0, RNG))
     assert {pool.on_glance(random.Random(i)) for i in range(20)} == {"a", "b"}
-    pool.on_failed("a", 1.0)
-    pool.on_failed("b", 1.0)
+    pool.on_failed("a", 1.0, RNG)
+    pool.on_failed("b", 1.0, RNG)
     assert pool.on_glance(RNG) is None
     assert pool.unavailable().retry_after_s == 2
 
@@ -266,7 +267,7 @@ def test_full_and_gone_are_told_apart_by_model() -> None:
     pool.on_models("b", ("n",), RNG)
     granted(pool.on_request(1, 0.0, RNG, "m"))
     assert reason(pool.on_request(2, 0.0, RNG, "m")) == "queue_full"
-    pool.on_failed("a", 1.0)
+    pool.on_failed("a", 1.0, RNG)
     refused = pool.on_request(3, 1.0, RNG, "m")
     assert reason(refused) == "no_nodes"
     assert isinstance(refused, Refused)
@@ -285,7 +286,7 @@ def test_who_waits_for_another_model_blocks_nobody() -> None:
     (effect,) = pool.on_released(other, 1.0, RNG, served=True)
     assert isinstance(effect, Granted)
     assert effect.ticket == 4
-    change, *refused = pool.on_failed("b", 2.0)
+    change, *refused = pool.on_failed("b", 2.0, RNG)
     assert (change, len(refused)) == (HealthChanged("b", healthy=False), 1)
     (effect,) = pool.on_released(first, 3.0, RNG, served=True)
     assert isinstance(effect, Granted)
@@ -308,7 +309,7 @@ def test_a_parked_server_gets_nothing_through_every_change_of_health() -> None:
     pool = pool_of("a", "b", max_in_flight=1, queue_length=5)
     assert pool.on_parked("a", RNG, parked=True) == []
     assert granted(pool.on_request(1, 0.0, RNG)).server == "b"
-    pool.on_failed("a", 1.0)
+    pool.on_failed("a", 1.0, RNG)
     assert pool.on_probed("a", 2.0, RNG, ok=True) == [HealthChanged("a", healthy=True)]
     assert pool.on_request(2, 2.0, RNG) == Queued(2)
     assert pool.statistics().servers[0].drained
@@ -367,15 +368,51 @@ def test_another_server_under_the_name_starts_anew() -> None:
 
 def test_a_server_whose_answers_all_stand_still_gets_no_more() -> None:
     """Longer than `stall_s` is a stall until one moves; it counts as full, not as ill."""
-    pool = pool_of("a", queue_length=5, stall_s=30.0)
+    pool = pool_of("a", "b", max_in_flight=1, queue_length=5, stall_s=30.0)
+    one, two = (granted(pool.on_request(ticket, 0.0, RNG)) for ticket in (1, 2))
+    pool.on_released(one, 1.0, RNG, served=False)
+    assert pool.on_silence(one.server, 30.0, RNG) == []
+    assert pool.on_silence(one.server, 30.1, RNG) == [StallChanged(one.server, stalled=True)]
+    assert pool.on_silence(one.server, 30.2, RNG) == []
+    assert pool.on_request(3, 31.0, RNG) == Queued(3), "the other one works, and is full"
+    assert [s.stalled for s in pool.statistics().servers if s.server == one.server] == [True]
+    change, effect = pool.on_silence(one.server, 0.1, RNG)
+    assert change == StallChanged(one.server, stalled=False)
+    assert granted(effect).server == one.server
+    pool.on_silence(two.server, 31.0, RNG)
+    pool.on_released(two, 40.0, RNG, served=True)
+    assert pool.on_request(4, 41.0, RNG) == Queued(4), "a place of one that stands still is none"
+
+
+def test_where_all_stand_still_none_is_spared() -> None:
+    """A lone server that is slow to begin, and not known to be so yet, is used to its limit."""
+    pool = pool_of("a", max_in_flight=2, stall_s=30.0)
     granted(pool.on_request(1, 0.0, RNG))
-    assert pool.on_silence("a", 30.0, RNG) == []
-    assert pool.on_silence("a", 30.1, RNG) == [StallChanged("a", stalled=True)]
-    assert pool.on_silence("a", 30.2, RNG) == []
-    assert pool.on_request(2, 31.0, RNG) == Queued(2)
-    assert pool.statistics().servers[0].stalled
-    change, effect = pool.on_silence("a", 0.1, RNG)
-    assert (change, granted(effect).server) == (StallChanged("a", stalled=False), "a")
+    assert pool.on_silence("a", 31.0, RNG) == [StallChanged("a", stalled=True)]
+    assert granted(pool.on_request(2, 31.0, RNG)).server == "a"
+    assert reason(pool.on_request(3, 31.0, RNG)) == "queue_full"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        lambda pool: pool.on_silence("b", 31.0, RNG),
+        lambda pool: pool.on_failed("b", 31.0, RNG),
+        lambda pool: pool.on_probed("b", 31.0, RNG, ok=False),
+        lambda pool: pool.on_parked("b", RNG, parked=True),
+        lambda pool: pool.on_servers(["a"], RNG),
+    ],
+    ids=["stands still", "fails", "fails its probe", "is drained", "is off the list"],
+)
+def test_whoever_waits_gets_a_place_when_all_stand_still(
+    last: Callable[[UpstreamPool], list[PoolEffect]],
+) -> None:
+    """The last one that moved stops, or falls ill: places of those that stand still count again."""
+    pool = pool_of("a", "b", max_in_flight=1, queue_length=1, stall_s=30.0)
+    pool.on_silence("a", 31.0, RNG)
+    assert granted(pool.on_request(1, 0.0, RNG)).server == "b"
+    assert pool.on_request(2, 0.0, RNG) == Queued(2)
+    assert granted(last(pool)[-1]).server == "a"
 
 
 def test_a_slow_server_is_given_its_own_time() -> None:
@@ -388,5 +425,5 @@ def test_a_slow_server_is_given_its_own_time() -> None:
     for _ in range(50):
         pool.on_gap("a", 0.1)
     assert pool.on_silence("a", 31.0, RNG) == [StallChanged("a", stalled=True)]
-    pool.on_failed("a", 5.0)
+    pool.on_failed("a", 5.0, RNG)
     assert pool.on_silence("a", 40.0, RNG) == [StallChanged("a", stalled=False)]

@@ -120,7 +120,7 @@ class PoolWorld(RuleBasedStateMachine):
     def fail(self, name: str) -> None:
         """A connection is lost."""
         if name in self.known:
-            self.take(self.pool.on_failed(name, self.now))
+            self.take(self.pool.on_failed(name, self.now, self.rng))
 
     @invariant()
     def counts_are_true(self) -> None:
@@ -133,15 +133,22 @@ class PoolWorld(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_beside_a_free_place(self) -> None:
-        """Somebody waits only while every working server that may serve the model is full."""
+        """Somebody waits only while every server that may take the model is full.
+
+        Those that stand still do not count, unless all that may take it do.
+        """
         view = self.pool.statistics()
         on_list = [s for s in view.servers if not s.drained]
         for model in {self.models[ticket] for ticket in self.waiting}:
             listed = any(model in (s.models or ()) for s in view.servers)
-            for server in on_list:
-                may = not listed or server.models is None or model in server.models
-                works = server.health == "healthy" and not server.stalled
-                assert not (may and works and server.in_flight < 2)
+            working = [
+                s
+                for s in on_list
+                if s.health == "healthy" and (not listed or s.models is None or model in s.models)
+            ]
+            moving = [s for s in working if not s.stalled]
+            assert working, "nobody waits for what no server can do"
+            assert all(s.in_flight == 2 for s in moving or working)
 
 
 PoolWorld.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -193,8 +193,7 @@ async def test_an_unfit_key_is_refused(stage: Stage, key: str) -> None:
 async def test_an_answer_that_was_too_large_is_not_made_again() -> None:
     """It has run: the twin learns that, and that trying once more would not help."""
     small = IdempotencySettings(answer_max_bytes=100)
-    generation = msgspec.structs.replace(SETTINGS.generation, idempotency=small)
-    async with staged(msgspec.structs.replace(SETTINGS, generation=generation)) as stage:
+    async with staged(msgspec.structs.replace(SETTINGS, idempotency=small)) as stage:
         node = stage.add_node()
         node.on_open = lambda opened: node.answer(opened, "x" * 200)
         await stage.ready()

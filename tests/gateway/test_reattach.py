@@ -364,6 +364,7 @@ async def test_any_losses_at_any_moment_leave_no_gap(stage: Stage, seed: int) ->
     assert text_of(events) == "".join(words)
     assert events[-1][1] == "[DONE]"
     assert not show.node.cancelled
+    assert stage.gateway.metrics.value("roost_reattach_total", "resumed") > 1
 
 
 async def _read(show: Show, dice: random.Random) -> list[tuple[int, str]]:

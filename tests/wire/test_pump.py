@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
@@ -76,6 +77,29 @@ async def test_two_pumps_make_a_link(eventually: Eventually) -> None:
     assert [task.result() for task in ends] == [Close(BYE, again=False)] * 2
     assert to_node == [Welcome(VERSION, "g", 0.01)]
     assert to_gateway == [HELLO, STATUS]
+
+
+async def test_every_message_is_a_sign_of_life(eventually: Eventually) -> None:
+    """Answers to pings are heard like everything else, and delivered to nobody."""
+    near, far = memory_pair()
+    signs: list[float] = []
+    delivered: list[FromNode] = []
+
+    async def deliver(message: FromNode) -> None:
+        delivered.append(message)
+
+    end = GatewayEnd("g", QUICK, time.monotonic())
+    settings = PumpSettings(flush_s=0.05)
+    node = _node_pump(near, msgspec.structs.replace(QUICK, ping_s=60.0), [])
+    gateway: Pump[FromGateway, FromNode] = Pump(
+        end, far, deliver, settings, time.monotonic, lambda: signs.append(time.monotonic())
+    )
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(node.run()), group.create_task(gateway.run())]
+        await eventually(lambda: len(signs) > 4)
+        assert delivered == [HELLO]
+        assert not any(task.done() for task in ends)
+        gateway.post(Goodbye(BYE, again=False))
 
 
 @pytest.mark.parametrize(

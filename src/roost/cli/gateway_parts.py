@@ -221,12 +221,6 @@ def gateway_settings(
             offload_bytes=settings.body_offload_bytes,
             strict=settings.strict,
             relay=relay,
-            idempotency=IdempotencySettings(
-                ttl_s=settings.idempotency_ttl_s,
-                entries=settings.idempotency_entries,
-                answer_max_bytes=settings.idempotency_answer_max_bytes,
-                answers_max_bytes=settings.idempotency_answers_max_bytes,
-            ),
         ),
         link=GatewayLinkSettings(
             name,
@@ -239,6 +233,12 @@ def gateway_settings(
         limits=limits(settings),
         allowed_hosts=settings.allowed_hosts,
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
+        idempotency=IdempotencySettings(
+            ttl_s=settings.idempotency_ttl_s,
+            entries=settings.idempotency_entries,
+            answer_max_bytes=settings.idempotency_answer_max_bytes,
+            answers_max_bytes=settings.idempotency_answers_max_bytes,
+        ),
         reattach=ReattachSettings(
             max_s=settings.reattach_max_s,
             log_bytes=settings.reattach_log_bytes,

@@ -44,7 +44,7 @@ class PoolSettings(msgspec.Struct, frozen=True):
     `max_in_flight` per server; `errors_max` answers with status 500 in a row take a server out of
     the pool until a probe succeeds; `attempts` counts dispatches of one request, the first too.
     A server whose answers are all silent for longer than `stall_s`, and than a few times what is
-    usual for it, gets nothing new.
+    usual for it, gets nothing new while another one works.
     """
 
     max_in_flight: int = 2
@@ -156,20 +156,22 @@ class UpstreamPool:
         """Forget a waiting request whose client has left; fine if it does not wait."""
         self._waiting = [w for w in self._waiting if w.ticket != ticket]
 
-    def on_answer(self, name: str, status: int, now: float) -> list[PoolEffect]:
+    def on_answer(self, name: str, status: int, now: float, rng: random.Random) -> list[PoolEffect]:
         """Judge a server by an answer: 500 and its kind are failures, 429 and 503 are not."""
         server = self._servers[name]
         failed = status >= 500 and status != 503
         server.errors_in_row = server.errors_in_row + 1 if failed else 0
         if server.errors_in_row >= self._settings.errors_max:
-            return self.on_failed(name, now)
+            return self.on_failed(name, now, rng)
         return []
 
-    def on_failed(self, name: str, now: float) -> list[PoolEffect]:
+    def on_failed(self, name: str, now: float, rng: random.Random) -> list[PoolEffect]:
         """A connection to this server could not be made or was lost: out of the pool at once."""
         server = self._servers[name]
         server.failed_at = now
-        return self._set_health(server, "unhealthy")
+        changed = self._set_health(server, "unhealthy")
+        # Those that stand still may be all that is left.
+        return changed + (self._reconsider(rng) if changed else [])
 
     def on_probed(
         self, name: str, started: float, rng: random.Random, *, ok: bool
@@ -198,14 +200,16 @@ class UpstreamPool:
     ) -> list[PoolEffect]:
         """Judge a server by the shortest silence of its answers in flight; None without any.
 
-        A server that hangs can still answer probes. While it stands still it counts as full.
+        A server that hangs can still answer probes. While it stands still it counts as full, unless
+        all that work stand still: silence then tells nothing about any of them, and a refusal while
+        places are free would help nobody.
         """
         server = self._servers[name]
         stalled = server.stalls(silence_s, self._settings.stall_s)
         if stalled == server.stalled:
             return []
         server.stalled = stalled
-        return [StallChanged(name, stalled), *([] if stalled else self._reconsider(rng))]
+        return [StallChanged(name, stalled), *self._reconsider(rng)]
 
     def on_gap(self, name: str, longest_s: float) -> None:
         """Learn the longest silence of an answer that came through."""
@@ -268,11 +272,9 @@ class UpstreamPool:
         Without the draw all traffic of an idle fleet would land on the first server of the list.
         """
         limit = self._settings.max_in_flight
-        free = [
-            s
-            for s in self._catalogue.servers_for(model)
-            if s.working and not s.stalled and s.in_flight < limit and s.name not in exclude
-        ]
+        working = [s for s in self._catalogue.servers_for(model) if s.working]
+        moving = [s for s in working if not s.stalled]
+        free = [s for s in moving or working if s.in_flight < limit and s.name not in exclude]
         if not free:
             return None
         least = min(s.in_flight for s in free)

@@ -12,6 +12,7 @@ import msgspec
 from roost.dialects.infer_views import Caps
 from roost.errors import Failure
 from roost.fleet.coordinator import Coordinator
+from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.admin import Admin
 from roost.gateway.archive import Archive, ArchiveSettings
@@ -24,6 +25,7 @@ from roost.gateway.generation import Generation, GenerationSettings
 from roost.gateway.identity import Identity, IdentitySettings
 from roost.gateway.infer import Infer, InferSettings
 from roost.gateway.infer_outlet import errors_by_path
+from roost.gateway.lifelines import Lifelines
 from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
@@ -54,6 +56,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     limits: FrontLimits
     allowed_hosts: tuple[str, ...] = ()
     places: Places = Places()
+    idempotency: IdempotencySettings = IdempotencySettings()
     reattach: ReattachSettings = ReattachSettings()
     infer: InferSettings = InferSettings()
     archive: ArchiveSettings = ArchiveSettings()
@@ -78,13 +81,14 @@ class Gateway:
         dice = random.Random()
         self.mind = Mind(Coordinator(settings.fleet, dice), self.metrics, self._log)
         self._tasks = Tasks()
-        self._reattach = Reattach(settings.reattach, settings.places.base_path)
+        self._reattach = Reattach(settings.reattach, self.metrics, settings.places.base_path)
+        lifelines = Lifelines(self.mind, settings.idempotency, self._reattach)
         identity = Identity(settings.identity, self.metrics, self._log)
         self._generation = Generation(
-            self.mind, self._tasks, settings.generation, self._reattach, identity
+            self.mind, self._tasks, settings.generation, lifelines, identity
         )
         self._archive = Archive(journal, settings.archive, self.metrics, self._log)
-        self.infer = Infer(self.mind, self._archive, settings.infer, identity)
+        self.infer = Infer(self.mind, self._archive, settings.infer, lifelines, identity)
         self._gate = Gate(self._allowed(), authorise)
         self.front: Front | None = None
 

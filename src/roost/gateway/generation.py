@@ -17,24 +17,19 @@ from roost.dialects.openai_chat_reply import ChatStream, chat_body
 from roost.dialects.openai_completions_reply import CompletionStream, completion_body
 from roost.dialects.openai_options import ReplyOptions
 from roost.errors import Failure, RoostError
-from roost.fleet.idempotency import Claim, IdempotencySettings
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.said import said_for
 from roost.gateway.asked import (
     CLASS_HEADER,
     KEY_HEADER,
     ON_LOSS_HEADER,
-    REATTACH_HEADER,
     asked_class,
-    asked_key,
     asked_on_loss,
-    asked_window_s,
 )
 from roost.gateway.identity import talk_of
+from roost.gateway.lifelines import Held
 from roost.gateway.parser import Parser
 from roost.gateway.parsing import Api, Job, Outcome, Parsed, parse
-from roost.gateway.reel import ErrorEvent, Numbered, Reel, granted
-from roost.gateway.repeats import Repeats
 from roost.gateway.scribe import StreamScribe, StreamVoice, WholeScribe, WholeVoice
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turn import Turn
@@ -42,9 +37,9 @@ from roost.gateway.turn import Turn
 if TYPE_CHECKING:
     from roost.core.ids import ConversationKey
     from roost.gateway.identity import Identity
+    from roost.gateway.lifelines import Lifelines
     from roost.gateway.mind import Mind
     from roost.gateway.outlet import Outlet
-    from roost.gateway.reattach import Reattach
     from roost.gateway.routes import Call
     from roost.gateway.tasks import Tasks
 
@@ -70,7 +65,6 @@ class GenerationSettings(msgspec.Struct, frozen=True):
     offload_bytes: int = 1024 * 1024
     strict: bool = False
     relay: RelaySettings = RelaySettings()
-    idempotency: IdempotencySettings = IdempotencySettings()
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -79,8 +73,7 @@ class _Asked(msgspec.Struct, frozen=True):
     dialect: Dialect
     sent: Parsed
     terms: Terms
-    claim: Claim | None
-    window_s: float | None
+    held: Held
     talk: ConversationKey | None
 
 
@@ -92,7 +85,7 @@ class Generation:
         mind: Mind,
         tasks: Tasks,
         settings: GenerationSettings,
-        reattach: Reattach,
+        lifelines: Lifelines,
         identity: Identity,
     ) -> None:
         self._mind = mind
@@ -100,8 +93,7 @@ class Generation:
         self._tasks = tasks
         self._settings = settings
         self._parser = Parser()
-        self._repeats = Repeats(mind, settings.idempotency)
-        self._reattach = reattach
+        self._lifelines = lifelines
 
     def chat(self, call: Call) -> None:
         """POST /v1/chat/completions."""
@@ -144,34 +136,26 @@ class Generation:
         self._start(call, asked)
 
     def _asked(self, call: Call, dialect: Dialect, sent: Parsed) -> _Asked:
-        window_s = asked_window_s(
-            call.exchange.fields.get(REATTACH_HEADER),
-            sent.reattach_s,
-            most_s=self._reattach.max_s,
-            streamed=sent.options.stream,
+        held = self._lifelines.asked(
+            call, sent.fingerprint, sent.reattach_s, streamed=sent.options.stream
         )
         fields, told = call.exchange.fields, sent.belonging
         terms = _terms(call, sent)
         session = self._identity.presented(terms, fields, told)
         terms = self._identity.bound(terms, session, fields, told)
         talk = talk_of(terms, session)
-        return _Asked(dialect, sent, terms, _claim(call, sent), window_s, talk)
+        return _Asked(dialect, sent, terms, held, talk)
 
     def _refuse(self, call: Call, dialect: Dialect, failure: Failure) -> None:
         self._mind.metrics("roost_requests_total", "rejected", dialect.name).inc()
         call.exchange.fail(failure)
 
     def _start(self, call: Call, asked: _Asked) -> None:
-        exchange, claim, dialect = call.exchange, asked.claim, asked.dialect
+        exchange = call.exchange
         if asked.sent.ignored:
             names = list(asked.sent.ignored)
             self._mind.log.debug("fields_ignored", request=exchange.request_id, fields=names)
-        if claim is not None and self._repeats.answered(
-            claim,
-            exchange,
-            dialect.name,
-            lambda request: self._reattach.place(request, call.tenant),
-        ):
+        if self._lifelines.answered(call, asked.held, asked.dialect.name):
             return
         turn = self._turn(call, asked)
         exchange.watcher = exchange.watcher or turn
@@ -185,13 +169,12 @@ class Generation:
         said = said_for(asked.terms, limits.replay_max_tokens)
         relay = Relay(limits, streamed=streamed, now=self._mind.now_s, said=said)
         # Readers that are replaced hear a voice of their own: theirs is not the end of the stream.
-        reel = self._reel(call, asked, lambda why: dialect.stream_voice(*named).error(why))
-        outlet: Outlet = reel or call.exchange
-        if asked.claim is not None:
-            outlet = self._repeats.recorded(asked.claim, outlet, relay)
+        held, lifelines = asked.held, self._lifelines
+        reel = lifelines.reel(call, held, lambda why: dialect.stream_voice(*named).error(why))
+        base: Outlet = reel or call.exchange
+        outlet = lifelines.outlet(held, relay, base, numbered=reel is not None)
         scribe: StreamScribe | WholeScribe
         if sent.options.stream:
-            outlet = Numbered(outlet) if reel is not None else outlet
             scribe = StreamScribe(outlet, dialect.stream_voice(*named))
         else:
             scribe = WholeScribe(outlet, dialect.whole_voice(*named))
@@ -201,14 +184,6 @@ class Generation:
         if reel is not None:
             reel.watcher = turn
         return turn
-
-    def _reel(self, call: Call, asked: _Asked, error: ErrorEvent) -> Reel | None:
-        if asked.window_s is None:
-            return None
-        reel = self._reattach.reel(call, asked.window_s, error)
-        if reel is None:
-            call.exchange.extra += granted(0)
-        return reel
 
     def _default_model(self) -> str:
         if self._settings.default_model:
@@ -232,11 +207,3 @@ def _terms(call: Call, sent: Parsed) -> Terms:
         weight=call.principal.weight,
         on_loss=asked_on_loss(fields.get(ON_LOSS_HEADER), sent.on_loss),
     )
-
-
-def _claim(call: Call, sent: Parsed) -> Claim | None:
-    """Return what a request that is to run once is known by; `bad_request` for an unfit key."""
-    key = asked_key(call.exchange.fields.get(KEY_HEADER))
-    if key is None:
-        return None
-    return Claim(call.tenant, key, sent.fingerprint, call.exchange.request_id)

@@ -11,6 +11,7 @@ them like the history that other clients send.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ from roost.gateway.asked import (
     asked_on_loss,
 )
 from roost.gateway.infer_outlet import InferOutlet
+from roost.gateway.lifelines import Held
 from roost.gateway.scribe import StreamScribe
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turn import Turn
@@ -47,8 +49,11 @@ if TYPE_CHECKING:
     from roost.core.ids import RequestId
     from roost.core.request import Message
     from roost.gateway.archive import Archive
+    from roost.gateway.front.exchange import Exchange
     from roost.gateway.identity import Identity
+    from roost.gateway.lifelines import Lifelines
     from roost.gateway.mind import Mind
+    from roost.gateway.reel import Reel
     from roost.gateway.routes import Call
     from roost.gateway.session_token import Session
 
@@ -68,6 +73,13 @@ class InferSettings(msgspec.Struct, frozen=True):
     strict: bool = False
     legacy_503: bool = False
     terminal_event: bool = True
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A turn's way to its client: what it is written through, and what the client holds on to."""
+
+    relay: Relay
+    held: Held
 
 
 class Speech:
@@ -111,9 +123,15 @@ class Infer:
     """Serves system 1's clients."""
 
     def __init__(
-        self, mind: Mind, archive: Archive, settings: InferSettings, identity: Identity
+        self,
+        mind: Mind,
+        archive: Archive,
+        settings: InferSettings,
+        lifelines: Lifelines,
+        identity: Identity,
     ) -> None:
         self._mind = mind
+        self._lifelines = lifelines
         self._identity = identity
         self._archive = archive
         self._settings = settings
@@ -132,6 +150,7 @@ class Infer:
             asked = read_infer(body, strict=self._settings.strict)
             terms, key, session = self._identified(call, asked)
             relay = self._relay(asked, terms)
+            held = self._lifelines.asked(call, _fingerprint(body), asked.roost.get("reattach_s"))
         except RoostError as error:
             self._mind.metrics("roost_requests_total", "rejected", DIALECT).inc()
             call.exchange.fail(error.failure)
@@ -139,8 +158,12 @@ class Infer:
         if asked.ignored:
             names = list(asked.ignored)
             self._mind.log.debug("fields_ignored", request=terms.request_id, fields=names)
-        turn = self._turn(call, asked, terms, relay)
-        self._expect(call, Speech(key, asked, turn, self._mind.now_s, session))
+        if self._lifelines.answered(call, held, DIALECT):
+            return
+        line = Line(relay, held)
+        turn, watched = self._turn(call, asked, terms, line)
+        watched.watcher = turn
+        self._expect(Speech(key, asked, turn, self._mind.now_s, session))
 
     def _identified(
         self, call: Call, asked: InferAsked
@@ -172,26 +195,34 @@ class Infer:
         said = said_for(terms, settings.replay_max_tokens)
         return Relay(settings, streamed=True, now=self._mind.now_s, said=said)
 
-    def _turn(self, call: Call, asked: InferAsked, terms: Terms, relay: Relay) -> Turn:
+    def _turn(
+        self, call: Call, asked: InferAsked, terms: Terms, line: Line
+    ) -> tuple[Turn, Exchange | Reel]:
+        """Make a turn; what hears of its client comes with it."""
+
         def case(failure: Failure) -> InferCase:
             return self._case(self._speeches[terms.request_id], failure)
 
-        voice = InferStream(terminal=self._settings.terminal_event)
-        scribe = StreamScribe(InferOutlet(call.exchange, case), voice)
-        return Turn(asked.request, terms, relay, scribe, DIALECT)
+        reel = self._lifelines.reel(call, line.held, lambda why: self._voice().error(why))
+        base = InferOutlet(reel or call.exchange, case)
+        outlet = self._lifelines.outlet(line.held, line.relay, base, numbered=reel is not None)
+        turn = Turn(asked.request, terms, line.relay, StreamScribe(outlet, self._voice()), DIALECT)
+        return turn, reel or call.exchange
 
-    def _expect(self, call: Call, speech: Speech) -> None:
+    def _expect(self, speech: Speech) -> None:
         """Look after the client while its turn waits for the one before."""
         turn, key = speech.turn, speech.key
         terms, request = turn.terms, turn.terms.request_id
         turn.keeper = self
         turn.session = partial(self._identity.token, key=key, named=True)
         self._speeches[request] = speech
-        call.exchange.watcher = turn
         self._mind.expect(turn)
         if terms.timeout_s is not None:
             speech.timer = self._loop.call_later(terms.timeout_s, self._late, speech)
         self._perform(self.conversations.on_turn(key, request, self._mind.now_s))
+
+    def _voice(self) -> InferStream:
+        return InferStream(terminal=self._settings.terminal_event)
 
     # --- the registry's effects
 
@@ -353,6 +384,11 @@ def _messages(asked: InferAsked) -> tuple[Message, ...]:
     prompt = asked.request.prompt
     assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
     return prompt.messages
+
+
+def _fingerprint(body: bytes) -> bytes:
+    """Hash what makes a turn the same as another one."""
+    return hashlib.blake2b(f"{DIALECT}\0".encode() + body, digest_size=32).digest()
 
 
 def _terms(call: Call, asked: InferAsked) -> Terms:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from roost.errors import Failure
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.front.rendering import Errors, Headers
+    from roost.gateway.reel import Reel
 
 ROOT = b"/coordinator/"
 
@@ -33,7 +34,7 @@ def errors_by_path(base_path: str, *, legacy_503: bool) -> Errors:
 class InferOutlet:
     """Passes everything on to the exchange; `case` says what a failure alone does not."""
 
-    def __init__(self, exchange: Exchange, case: Callable[[Failure], InferCase]) -> None:
+    def __init__(self, exchange: Exchange | Reel, case: Callable[[Failure], InferCase]) -> None:
         self._exchange = exchange
         self._case = case
 

@@ -108,7 +108,10 @@ class NodeLink:
     ) -> None:
         loop = asyncio.get_running_loop()
         end = GatewayEnd(settings.gateway, settings.link, loop.time())
-        limits = PumpSettings(message_max_bytes=settings.message_max_bytes)
+        # A look that is planned before the greeting must not put off the first ping after it.
+        limits = PumpSettings(
+            tick_max_s=settings.link.ping_s / 2, message_max_bytes=settings.message_max_bytes
+        )
         self._pump = Pump(end, connection, self._deliver, limits, loop.time, self._note_heard)
         self._credit = settings.credit
         self._life = settings.life

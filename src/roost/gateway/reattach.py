@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from roost.core.ids import TenantId
     from roost.gateway.front.rendering import Headers
     from roost.gateway.routes import Call
+    from roost.observe.metrics import Metrics
 
 STREAM = "/stream"
 """The end of a request's address under which its stream is."""
@@ -27,8 +28,9 @@ NO_HEAD = Failure("method_not_allowed", "Use GET at this address: it takes the s
 class Reattach:
     """Every reel that somebody may come back for; `base_path` stands before every address."""
 
-    def __init__(self, settings: ReattachSettings, base_path: str = "") -> None:
+    def __init__(self, settings: ReattachSettings, metrics: Metrics, base_path: str = "") -> None:
         self.max_s = settings.max_s
+        self._metrics = metrics
         self._logs = StreamLogs(settings)
         self._base_path = base_path
         self._reels: dict[RequestId, Reel] = {}
@@ -57,6 +59,7 @@ class Reattach:
         request = RequestId(call.rest.removesuffix(STREAM))
         log = self._logs.find(request, call.tenant)
         if log is None:
+            self._count("unknown")
             exchange.fail(NO_STREAM)
             return
         if exchange.head.method != "GET":
@@ -69,7 +72,10 @@ class Reattach:
             return
         if wanted > log.next:
             exchange.fail(Failure("bad_request", f"The next event is {log.next}.", "from"))
-        elif not self._reels[request].attach(exchange, wanted):
+        elif self._reels[request].attach(exchange, wanted):
+            self._count("resumed")
+        else:
+            self._count("events_gone")
             exchange.fail(Failure("events_gone", f"The first event kept is {log.first}.", "from"))
 
     def give_up(self) -> None:
@@ -81,6 +87,9 @@ class Reattach:
         """Stop all clocks."""
         for reel in self._reels.values():
             reel.close()
+
+    def _count(self, result: str) -> None:
+        self._metrics("roost_reattach_total", result).inc()
 
     def _forget(self, request: RequestId) -> None:
         self._logs.forget(request)

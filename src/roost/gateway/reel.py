@@ -33,11 +33,19 @@ def granted(window_s: float) -> Headers:
     return [(b"x-roost-reattach-s", f"{window_s:g}".encode())]
 
 
+class _Whole(msgspec.Struct, frozen=True):
+    """A reply in place of a stream."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
 class _Ending(msgspec.Struct, frozen=True):
-    """How the stream ended: cleanly, broken off, or with this failure before it began."""
+    """How the stream ended: cleanly, broken off, or before it began, with this in its place."""
 
     clean: bool
-    failure: Failure | None = None
+    instead: Failure | _Whole | None = None
 
 
 class Reel:
@@ -74,6 +82,11 @@ class Reel:
         """Whether nothing follows."""
         return self._ending is not None
 
+    @property
+    def started(self) -> bool:
+        """Whether the stream has begun."""
+        return self._head is not None
+
     def start(self, status: int, headers: Headers, *, length: int | None = None) -> None:
         """Begin the reply; a stream has no length."""
         assert length is None, "only streams can be resumed"
@@ -96,12 +109,12 @@ class Reel:
         self._end(_Ending(clean=True))
 
     def reply(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        """Refuse: a whole reply is no stream."""
-        raise AssertionError("only streams can be resumed")
+        """End with a whole reply, as of a failure that was put into words already."""
+        self._end(_Ending(clean=False, instead=_Whole(status, headers, body)))
 
     def fail(self, failure: Failure) -> None:
         """End with a failure that has its own status."""
-        self._end(_Ending(clean=False, failure=failure))
+        self._end(_Ending(clean=False, instead=failure))
 
     def break_off(self) -> None:
         """End the stream so that whoever reads it can see that it is not whole."""
@@ -188,8 +201,10 @@ class Reel:
     def _say_ending(self, exchange: Exchange, ending: _Ending) -> None:
         self._exchange = None
         self._log.on_detach(self._loop.time())
-        if ending.failure is not None:
-            exchange.fail(ending.failure)
+        if isinstance(ending.instead, Failure):
+            exchange.fail(ending.instead)
+        elif ending.instead is not None:
+            exchange.reply(ending.instead.status, ending.instead.headers, ending.instead.body)
         elif ending.clean:
             exchange.finish()
         else:

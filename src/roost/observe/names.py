@@ -100,6 +100,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "roost_conversations_gone_total", "counter", ("why",), "Conversations let go of, as idle."
     ),
+    Metric(
+        "roost_reattach_total",
+        "counter",
+        ("result",),
+        "Clients that came back to a stream: resumed, events_gone, or unknown by its id.",
+    ),
     Metric("roost_upstream_healthy", "gauge", ("node",), "1 while an upstream is in the pool."),
     Metric("roost_upstream_stalled", "gauge", ("node",), "1 while all its answers stand still."),
 )

@@ -195,6 +195,7 @@ async def test_preflight_is_answered_without_a_key() -> None:
         assert refused.status == 401
         assert refused.headers["access-control-allow-origin"] == "http://localhost:3000"
         assert refused.headers["www-authenticate"] == "Bearer"
+        assert "x-roost-request-id" in refused.headers["access-control-expose-headers"]
         key = "Authorization: Bearer sk-alice"
         assert (await ask(world, "GET /hello", "Host: localhost", origin, key)).status == 200
 

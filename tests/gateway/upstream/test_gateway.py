@@ -48,6 +48,17 @@ async def test_body_passes_unchanged() -> None:
         assert "x-stainless-lang" not in asked.headers
 
 
+async def test_a_key_is_passed_on_and_nothing_is_kept() -> None:
+    """What an `Idempotency-Key` means is for the server to say: the same call goes there again."""
+    server = FakeServer()
+    async with fleet(server) as world:
+        for _ in range(2):
+            reply = await world.ask(chat(b'{"messages":[]}', idempotency_key="k-1"))
+            assert (reply.status, reply.body) == (200, BODY)
+            assert "idempotency-replayed" not in reply.headers
+        assert [asked.headers["idempotency-key"] for asked in server.asked] == ["k-1", "k-1"]
+
+
 async def test_stream_passes_in_order() -> None:
     """Events come through whole, in order, with headers that keep proxies from holding them."""
     async with fleet(FakeServer(stream)) as world:

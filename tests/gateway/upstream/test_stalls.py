@@ -46,24 +46,46 @@ async def test_a_hung_server_gets_nothing_new(
 ) -> None:
     """It is healthy by its probes, and full by its silence; log and metric say so."""
     logs.configure(form="json")
-    server = FakeServer(script)
-    async with fleet(server, pool=POOL) as world:
+    servers = FakeServer(script), FakeServer(script)
+    async with fleet(*servers, pool=POOL) as world:
         busy = await world.client()
         await busy.send(chat())
-        await eventually(lambda: world.view.servers[0].stalled)
-        assert world.view.servers[0].health == "healthy"
-        refused = await world.ask(chat())
-        assert (refused.status, len(server.asked)) == (429, 1)
+        await eventually(lambda: any(s.stalled for s in world.view.servers))
+        hung = next(n for n, s in enumerate(world.view.servers) if s.stalled)
+        servers[1 - hung].script = answer
+        assert world.view.servers[hung].health == "healthy"
+        replies = [await world.ask(chat()) for _ in range(6)]
+        assert {reply.headers["x-roost-node"] for reply in replies} == {f"s{1 - hung}"}
+        assert len(servers[hung].asked) == 1
         nodes = msgspec.json.decode((await world.ask(get("/roost/v1/fleet"))).body)["nodes"]
-        assert nodes[0]["state"] == "stale"
-        assert b'stalled{node="s0"} 1.0' in (await world.ask(get("/metrics"))).body
-        server.script = answer
+        assert nodes[hung]["state"] == "stale"
+        metrics = (await world.ask(get("/metrics"))).body.decode()
+        assert f'stalled{{node="s{hung}"}} 1.0' in metrics
+        servers[hung].script = answer
         busy.close()
-        await eventually(lambda: not world.view.servers[0].stalled)
+        await eventually(lambda: not world.view.servers[hung].stalled)
         assert (await world.ask(chat())).status == 200
         said = [msgspec.json.decode(line) for line in capsys.readouterr().err.splitlines()]
         changes = [line["stalled"] for line in said if line["event"] == "upstream_stall"]
         assert changes == [True, False]
+
+
+async def test_a_lone_server_that_is_slow_to_begin_is_used_to_its_limit(
+    eventually: Eventually,
+) -> None:
+    """Nothing is known of it but silence, and nobody else could do better: places are given."""
+    server = FakeServer(hang)
+    pool = msgspec.structs.replace(POOL, max_in_flight=2)
+    async with fleet(server, pool=pool) as world:
+        first, second = await world.client(), await world.client()
+        await first.send(chat())
+        await eventually(lambda: world.view.servers[0].stalled)
+        server.script = answer
+        assert (await world.ask(chat())).status == 200
+        server.script = hang
+        await second.send(chat())
+        await eventually(lambda: world.in_flight == 2)
+        assert (await world.ask(chat())).status == 429
 
 
 async def test_one_that_moves_is_enough(eventually: Eventually) -> None:

@@ -24,6 +24,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 PREFLIGHT_AGE_S = b"600"
+EXPOSED = b"x-roost-request-id, x-roost-reattach-s, idempotency-replayed, location, retry-after"
+"""What a page may read of a reply, besides the few headers that any page may."""
 
 Fields: TypeAlias = Mapping[bytes, bytes]
 """Header fields by lower-case name; of a repeated field the last."""
@@ -159,7 +161,11 @@ class Gate(msgspec.Struct, frozen=True):
         origin = asked.fields.get(b"origin")
         if origin is None or not self._knows(origin_name(origin), asked.local):
             return ()
-        return ((b"access-control-allow-origin", origin), (b"vary", b"origin"))
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", EXPOSED),
+            (b"vary", b"origin"),
+        )
 
     def preflight(self, asked: Asked) -> tuple[tuple[bytes, bytes], ...]:
         """Return the reply headers of an OPTIONS request that passed `check`."""
@@ -171,7 +177,6 @@ class Gate(msgspec.Struct, frozen=True):
             *cors,
             (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE, OPTIONS"),
             (b"access-control-allow-headers", wanted or b"authorization, content-type"),
-            (b"access-control-expose-headers", b"x-roost-request-id, retry-after"),
             (b"access-control-max-age", PREFLIGHT_AGE_S),
         )
 

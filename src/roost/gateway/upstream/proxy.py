@@ -99,12 +99,12 @@ class Proxy:
     def on_status(self, server: Server, status: int) -> None:
         """Judge a server by the status of an answer."""
         if self.servers.is_current(server):
-            self.perform(self.pool.on_answer(server.name, status, self.now()))
+            self.perform(self.pool.on_answer(server.name, status, self.now(), self._dice))
 
     def on_failed(self, server: Server) -> None:
         """Take a server out of the pool until a probe succeeds."""
         if self.servers.is_current(server):
-            self.perform(self.pool.on_failed(server.name, self.now()))
+            self.perform(self.pool.on_failed(server.name, self.now(), self._dice))
 
     def on_whole(self, server: Server, longest_s: float) -> None:
         """Learn from an answer that came through how long this server's silences are."""
