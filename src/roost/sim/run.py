@@ -15,6 +15,7 @@ from importlib.resources import files
 import msgspec
 
 from roost.sim import policies
+from roost.sim import tape as tape_format
 from roost.sim.batch import Job, cores, killed, played
 from roost.sim.catalogue import CATALOGUE
 from roost.sim.checkers import CHECKERS
@@ -28,15 +29,24 @@ faults. A claim that does not hold is told with the command that plays it again.
 
 
 def scenarios() -> dict[str, Scenario]:
-    """Every scenario that is shipped, by name."""
+    """Every scenario that is shipped, by name, with its recorded traffic where it has any."""
     folder = files("roost.sim") / "scenarios"
     return {
-        file.name.removesuffix(".toml"): msgspec.convert(
-            tomllib.loads(file.read_text("utf-8")), Scenario
+        file.name.removesuffix(".toml"): _with_tape(
+            msgspec.convert(tomllib.loads(file.read_text("utf-8")), Scenario)
         )
         for file in sorted(folder.iterdir(), key=lambda file: file.name)
         if file.name.endswith(".toml")
     }
+
+
+def _with_tape(scenario: Scenario) -> Scenario:
+    if scenario.tape is None:
+        return scenario
+    name = f"{scenario.tape.name}.jsonl"
+    text = (files("roost.sim") / "recorded" / name).read_text("utf-8")
+    tape = msgspec.structs.replace(scenario.tape, requests=tape_format.read(name, text))
+    return msgspec.structs.replace(scenario, tape=tape)
 
 
 def spread(names: Sequence[str], seeds: int, first: int) -> Iterator[tuple[str, int]]:

@@ -12,6 +12,7 @@ from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.fleet.stream_log import ReattachSettings
 from roost.sim.costs import Costs, Distances
+from roost.sim.tape import Tape
 
 Span: TypeAlias = tuple[float, float]
 Count: TypeAlias = tuple[int, int]
@@ -119,7 +120,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that a seed is added to. `claim` says in a sentence what it is there to show."""
+    """Everything that a seed is added to. `claim` says in a sentence what it is there to show.
+
+    With a `tape` requests come when and as it says, and of `traffic` only the manners count.
+    """
 
     claim: str
     duration_s: float = 25.0
@@ -133,6 +137,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reattach: ReattachSettings = ReattachSettings()
     conversations: ConversationSettings = ConversationSettings()
     settle_s: float = 150.0
+    tape: Tape | None = None
 
     @property
     def models(self) -> tuple[str, ...]:

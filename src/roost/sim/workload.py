@@ -21,6 +21,7 @@ from roost.sim.front import Front
 from roost.sim.history import Trace
 from roost.sim.ledger import Ledger
 from roost.sim.lines import Reader
+from roost.sim.playback import Speaker, play_back
 from roost.sim.scenario import Scenario
 from roost.sim.world import World
 
@@ -56,6 +57,7 @@ class Workload:
         self, scenario: Scenario, world: World, front: Front, ledger: Ledger, parts: ClientParts
     ) -> None:
         self._traffic = scenario.traffic
+        self._tape = scenario.tape
         self._models = scenario.models
         self._duration_s = scenario.duration_s
         self._world = world
@@ -71,7 +73,10 @@ class Workload:
         self.thinking = 0
 
     def begin(self) -> None:
-        """Let conversations begin until the scenario's time is over."""
+        """Let conversations begin until the scenario's time is over, or play what is recorded."""
+        if self._tape is not None:
+            play_back(self, self._world, self._tape, self._models)
+            return
         gap_s = self._dice.expovariate(self._traffic.rate_per_s)
         if self._world.now + gap_s < self._duration_s:
             self._world.at(gap_s, self._arrive)
@@ -187,13 +192,18 @@ class Workload:
         which = dice.randrange(self._traffic.prefixes)
         return " ".join(f"s{which}w{n}" for n in range(self._traffic.prefix_words))
 
-    def send(self, talk: Conversation, manners: Manners) -> Trace:
+    def most(self, dice: Random) -> int:
+        """How long an answer may become."""
+        most = dice.randint(*self._traffic.max_tokens)
+        if self._traffic.long_answers and dice.random() < self._traffic.long_answers:
+            most *= 10
+        return most
+
+    def send(self, talk: Speaker, manners: Manners) -> Trace:
         """Put a turn's request on its way."""
         self._requests += 1
         rid = RequestId(f"r{self._requests}")
-        most = talk.dice.randint(*self._traffic.max_tokens)
-        if self._traffic.long_answers and talk.dice.random() < self._traffic.long_answers:
-            most *= 10
+        most = talk.most()
         messages = tuple(talk.messages)
         request = GenerateRequest(ModelId(talk.model), ChatPrompt(messages), max_tokens=most)
         terms = Terms(
@@ -322,6 +332,10 @@ class Conversation:
         trace = self._workload.send(self, manners)
         if self.turn < self._turns and self._workload.hasty(self):
             self._last = trace.request
+
+    def most(self) -> int:
+        """How long the next answer may become."""
+        return self._workload.most(self.dice)
 
     def answered(self, trace: Trace) -> None:
         """The turn has ended; go on if it went well."""
