@@ -247,6 +247,16 @@ def _replayed_elsewhere(h: History, t: Trace) -> None:
     t.replays, t.opened[1].digest = True, "other"
 
 
+def _longer_first(h: History, t: Trace) -> None:
+    other = trace("r2", t.arrived_s)
+    h.traces[other.request] = other
+    for one, tokens in ((t, 1), (other, 2)):
+        again = opened(2.5 - tokens / 10, 2, B)
+        again.resumes_at = again.heard = tokens
+        one.replays, one.opened[0].lost_after_s, one.opened[0].over_s = True, 0.1, 1.9
+        one.opened.append(again)
+
+
 def _miscounted(h: History, t: Trace) -> None:
     t.told = Usage(0, 0, 1)
 
@@ -328,6 +338,7 @@ BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("replays_go_on", _replayed_unasked),
     ("replays_go_on", _replayed_elsewhere),
     ("usage_adds_up", _miscounted),
+    ("shorter_first", _longer_first),
     ("one_owner", _no_newer),
     ("one_owner", _beside_a_newer),
     ("one_owner", _for_an_older),

@@ -190,6 +190,12 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         "retry_budget",
     ),
     (
+        "longest replays first",
+        mutants.coordinator(losses.ReplaysTheLongestFirst),
+        "replayed",
+        "shorter_first",
+    ),
+    (
         "all replays at once",
         mutants.settings(redispatch_per_node=99),
         "replayed",

@@ -443,4 +443,9 @@ CHECKERS = (
         "However many attempts an answer took, its usage counts prompt and answer once.",
         claims.usage_adds_up,
     ),
+    Checker(
+        "shorter_first",
+        "After a node's death the shorter answers are gone on with first.",
+        claims.shorter_first,
+    ),
 )

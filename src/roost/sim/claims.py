@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from roost.core.ids import NodeId
-from roost.sim.history import History, Ownership, Trace
+from roost.sim.history import History, Opened, Ownership, Trace
 
 GATEWAY = NodeId("gateway")
 TURNS_AHEAD = 3
@@ -261,3 +261,18 @@ def usage_adds_up(history: History) -> Iterator[str]:
                 f"{trace.request} was told {told.prompt_tokens} + {told.completion_tokens} tokens, "
                 f"and had {trace.prompt_tokens} + {sent}"
             )
+
+
+def shorter_first(history: History) -> Iterator[str]:
+    """Of the answers that one node's death has cut, the shorter are gone on with no later."""
+    cut: defaultdict[tuple[NodeId, float, str], list[tuple[Trace, Opened]]] = defaultdict(list)
+    for trace in history.traces.values():
+        for lost, again in pairwise(trace.opened):
+            # A node's death is one event; runtimes are heard of stream by stream.
+            if again.resumes_at and lost.lost_after_s is not None and lost.over_s is not None:
+                cut[lost.node, lost.over_s, trace.model].append((trace, again))
+    for together in cut.values():
+        together.sort(key=lambda one: one[0].prompt_tokens + one[1].resumes_at)
+        for (short, sooner), (long, later) in pairwise(together):
+            if sooner.at_s > later.at_s:
+                yield f"{long.request} was gone on with before {short.request}, which is shorter"

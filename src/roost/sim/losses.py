@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from roost.core.events import Delta, StreamEvent, Usage
 from roost.core.ids import NodeId
 from roost.errors import Failure
@@ -11,6 +13,7 @@ from roost.fleet.assigning import Assigner
 from roost.fleet.calls import Call
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.field import Field
+from roost.fleet.line import Entry, Line
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.relay import Relay
 from roost.fleet.retrying import Recovery, Verdict
@@ -80,3 +83,16 @@ class ReplaysBeyondTheBudget(Coordinator):
     def __init__(self, settings: FleetSettings, dice: Dice) -> None:
         super().__init__(settings, dice)
         self._books.recovery = _Lavish(settings)
+
+
+class _LongestFirst(Line):
+    def push_front(self, entry: Entry) -> None:
+        super().push_front(msgspec.structs.replace(entry, again=-entry.again))
+
+
+class ReplaysTheLongestFirst(Coordinator):
+    """Whoever needs most is computed anew first."""
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice)
+        self._books.queue = _LongestFirst(settings.class_one_in)
