@@ -13,7 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from roost.errors import Fault
-from roost.sim import claims, talk_claims
+from roost.sim import claims, loss_claims, talk_claims
 from roost.sim.history import History, Run, Trace
 
 STOP_WITHIN_S = 1.0
@@ -414,11 +414,6 @@ CHECKERS = (
         claims.floods_give_way,
     ),
     Checker(
-        "one_owner",
-        "A node runs a key for its newest owner alone, and every attempt is a newer one.",
-        claims.one_owner,
-    ),
-    Checker(
         "one_run_per_key",
         "Under a key nothing runs beside what runs, nor after what was answered.",
         claims.one_run_per_key,
@@ -433,19 +428,5 @@ CHECKERS = (
         "A client that comes back has every event once, or knows which it has missed.",
         claims.returned_readers_miss_nothing,
     ),
-    Checker(
-        "replays_go_on",
-        "An answer goes on only if asked to, at exactly n+1, on the same weights, up to its limit.",
-        claims.replays_go_on,
-    ),
-    Checker(
-        "usage_adds_up",
-        "However many attempts an answer took, its usage counts prompt and answer once.",
-        claims.usage_adds_up,
-    ),
-    Checker(
-        "shorter_first",
-        "After a node's death the shorter answers are gone on with first.",
-        claims.shorter_first,
-    ),
+    *(Checker(*claim) for claim in loss_claims.CLAIMS),
 )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 
 from roost.core.ids import NodeId
-from roost.sim.history import History, Opened, Ownership, Trace
+from roost.sim.history import History, Trace
 
 GATEWAY = NodeId("gateway")
 TURNS_AHEAD = 3
 """Requests that a tenant may have served while a newcomer waits: one that was nearly due, and more
 for estimates that were wrong by a request."""
 CANCEL_WITHIN_S = 0.5
-FENCED_WITHIN_S = 0.5
 
 
 def caps_hold(history: History) -> Iterator[str]:
@@ -159,24 +157,6 @@ def _waits_at(trace: Trace, when_s: float) -> bool:
     return since_s < when_s and (until_s is None or until_s > when_s)
 
 
-def one_owner(history: History) -> Iterator[str]:
-    """Epochs of one key only rise, and on a node a newer one ends what an older one has there."""
-    for trace in history.traces.values():
-        for one, other in pairwise(trace.opened):
-            if other.epoch <= one.epoch:
-                yield f"{trace.request} attempt {other.attempt} is no newer than {one.attempt}"
-    there: defaultdict[tuple[NodeId, str], list[Ownership]] = defaultdict(list)
-    for owner in history.owners:
-        there[owner.node, owner.fence.key].append(owner)
-    for (node, key), owners in there.items():
-        for older, newer in pairwise(owners):
-            if newer.fence.epoch <= older.fence.epoch:
-                yield f"{node} ran {key} for an owner that was not the newest"
-            until_s = history.ended_s if older.ended_s is None else older.ended_s
-            if until_s > newer.began_s + FENCED_WITHIN_S:
-                yield f"{node} ran {key} {until_s - newer.began_s:.1f} s beside a newer owner"
-
-
 def one_run_per_key(history: History) -> Iterator[str]:
     """Under a key nothing runs beside what runs, nor after what was answered, for its time."""
     last: dict[tuple[str, str], Trace] = {}
@@ -229,50 +209,3 @@ def returned_readers_miss_nothing(history: History) -> Iterator[str]:
         told_of_gaps = any(number < 0 for number, _ in trace.received)
         if trace.read_whole and not told_of_gaps and text != trace.text:
             yield f"{trace.request} read {text!r} to its end, of {trace.text!r}"
-
-
-def replays_go_on(history: History) -> Iterator[str]:
-    """A dispatch behind the first token goes on where the answer is, and nothing else does."""
-    for trace in history.traces.values():
-        begun_on = ""
-        for opened in trace.opened:
-            begun_on = begun_on if opened.resumes_at else opened.digest
-            where = f"{trace.request} attempt {opened.attempt}"
-            if opened.resumes_at != opened.heard:
-                yield f"{where} goes on at {opened.resumes_at}, {opened.heard} tokens had come"
-            if not opened.resumes_at:
-                continue
-            if not trace.replays or opened.resumes_at > history.replay_max_tokens:
-                yield f"{where} goes on with {opened.resumes_at} tokens, which it may not"
-            if opened.digest != begun_on:
-                yield f"{where} goes on with other weights on {opened.node}"
-
-
-def usage_adds_up(history: History) -> Iterator[str]:
-    """What a client is told that it took is what it was sent."""
-    for trace in history.traces.values():
-        told = trace.told
-        if told is None:
-            continue
-        # What was dropped has been computed: it is part of what the answer took.
-        sent = len(trace.oracle) if trace.dropped else len(trace.text.split())
-        if (told.prompt_tokens, told.completion_tokens) != (trace.prompt_tokens, sent):
-            yield (
-                f"{trace.request} was told {told.prompt_tokens} + {told.completion_tokens} tokens, "
-                f"and had {trace.prompt_tokens} + {sent}"
-            )
-
-
-def shorter_first(history: History) -> Iterator[str]:
-    """Of the answers that one node's death has cut, the shorter are gone on with no later."""
-    cut: defaultdict[tuple[NodeId, float, str], list[tuple[Trace, Opened]]] = defaultdict(list)
-    for trace in history.traces.values():
-        for lost, again in pairwise(trace.opened):
-            # A node's death is one event; runtimes are heard of stream by stream.
-            if again.resumes_at and lost.lost_after_s is not None and lost.over_s is not None:
-                cut[lost.node, lost.over_s, trace.model].append((trace, again))
-    for together in cut.values():
-        together.sort(key=lambda one: one[0].prompt_tokens + one[1].resumes_at)
-        for (short, sooner), (long, later) in pairwise(together):
-            if sooner.at_s > later.at_s:
-                yield f"{long.request} was gone on with before {short.request}, which is shorter"
