@@ -8,12 +8,15 @@ import msgspec
 import pytest
 
 from roost.core.events import Delta, Failed, Finished, Started, Usage
+from roost.core.ids import RequestId, TenantId
 from roost.errors import Failure
-from roost.fleet.idempotency import IdempotencySettings
+from roost.fleet.idempotency import Claim, IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
+from roost.gateway.repeats import Repeats
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Client, Reply, Stage, ask, staged
+from tests.gateway.front.test_bridge import Wire, exchange_of
 from tests.gateway.puppet import MODEL, Puppet
 from tests.gateway.test_fleet_gateway import HELLO, STREAM, idle, opened_count
 from tests.gateway.test_operations import by_name
@@ -231,3 +234,22 @@ async def test_a_large_answer_is_given_again_at_the_speed_of_its_reader(stage: S
     assert (await ask(stage.port, "GET", "/health")).status == 200
     client.resume_reading()
     assert (await client.rest()).body == first.body
+
+
+async def test_a_key_whose_request_came_to_nothing_is_free(stage: Stage) -> None:
+    """A request that a defect ended before it was a turn leaves nothing behind."""
+    node = stage.add_node()
+    client = await started(stage, node, HELLO)
+    repeats = Repeats(stage.gateway.mind, IdempotencySettings())
+    wire = Wire()
+
+    def answered(request: str) -> bool:
+        one = Claim(TenantId("key:ann"), "k-2", b"body", RequestId(request))
+        return repeats.answered(one, exchange_of(wire), "openai", lambda _: [])
+
+    assert not answered("never-a-turn")
+    assert not answered(node.opened[0].request_id)
+    assert not wire.written
+    assert answered("a-twin")
+    assert b" 409 " in wire.written[0]
+    client.close()

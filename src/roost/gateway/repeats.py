@@ -66,6 +66,10 @@ class Repeats:
         """
         mind = self._mind
         verdict = self._keys.on_request(claim, mind.now_s)
+        if isinstance(verdict, Running) and verdict.request not in mind.turns:
+            # It came to nothing by a defect; without this its key would be taken for ever.
+            self._keys.on_untold(msgspec.structs.replace(claim, request=verdict.request))
+            verdict = self._keys.on_request(claim, mind.now_s)
         if isinstance(verdict, Fresh):
             return False
         outcome = "rejected"
