@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from roost.sim import defects, forgetful, losses, mutants, talk_defects
+from roost.sim import defects, forgetful, losses, mutants, room_defects, talk_defects
 from roost.sim.play import Parts, play
 from roost.sim.scenario import Scenario
 
@@ -412,7 +412,7 @@ SEEDS = {
 }
 """Seeds of those that the first one does not show."""
 
-CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in _CASES)
+CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in (*_CASES, *room_defects.CASES))
 
 
 def found(mutant: Mutant, known: dict[str, Scenario], seeds: Iterable[int]) -> Iterator[int]:

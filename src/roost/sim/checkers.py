@@ -13,7 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from roost.errors import Fault
-from roost.sim import claims, loss_claims, talk_claims
+from roost.sim import claims, loss_claims, room_claims, talk_claims
 from roost.sim.history import History, Run, Trace
 
 STOP_WITHIN_S = 1.0
@@ -428,5 +428,5 @@ CHECKERS = (
         "A client that comes back has every event once, or knows which it has missed.",
         claims.returned_readers_miss_nothing,
     ),
-    *(Checker(*claim) for claim in loss_claims.CLAIMS),
+    *(Checker(*claim) for claim in (*loss_claims.CLAIMS, *room_claims.CLAIMS)),
 )

@@ -179,7 +179,7 @@ class Ledger:
         """A node was asked to load a model."""
         now = self._world.now
         outlooks = self._outlooks(model, now)
-        waiting = sum(self.history.traces[request].model == model for request in self._fresh)
+        waiting = sum(t.model == model and _waits(t) for t in self.history.traces.values())
         under_way = sum(one == "coming" for one in outlooks.values())
         self.history.wishes.append(Wish(now, node, model, waiting, under_way))
         self._asked[node, model] = now + self.history.want_s
@@ -345,3 +345,8 @@ class Ledger:
         for opened in trace.opened:
             if opened.attempt == key[1]:
                 opened.released_s = self._world.now
+
+
+def _waits(trace: Trace) -> bool:
+    """Whether a request is on no node, be it new or taken off one."""
+    return not trace.endings and (not trace.opened or trace.opened[-1].over_s is not None)

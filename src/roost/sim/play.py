@@ -16,6 +16,7 @@ from roost.fleet.routing import Dice
 from roost.fleet.said import Said
 from roost.fleet.settings import FleetSettings
 from roost.node.agent import Agent
+from roost.node.ledger import RoomSettings
 from roost.node.settings import AgentSettings
 from roost.sim.checkers import Violation, check
 from roost.sim.faults import AFTERMATH_S, Faults
@@ -202,7 +203,12 @@ def _specs(scenario: Scenario) -> list[WorkerSpec]:
             for m in machines.models
         )
         costs = machines.costs.slower(machines.slower)
+        room = RoomSettings(
+            max_runtimes=machines.max_runtimes,
+            min_resident_s=machines.min_resident_s,
+            turn_s=machines.turn_s,
+        )
         for _ in range(machines.count):
             node = NodeId(f"n{len(specs) + 1}")
-            specs.append(WorkerSpec(node, offers, costs, machines.max_in_flight))
+            specs.append(WorkerSpec(node, offers, costs, machines.max_in_flight, room))
     return specs

@@ -40,13 +40,17 @@ FaultKind = Literal[
 class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` equal machines; `slower` is how many times slower than `costs` they compute.
 
-    Machines of other `weights` have another model under the same name.
+    Machines of other `weights` have another model under the same name. At most `max_runtimes` are
+    resident at once, 0 for any number; the rest is as in `RoomSettings`.
     """
 
     count: int = 2
     models: tuple[str, ...] = ("m",)
     slots: int = 2
     max_in_flight: int | None = None
+    max_runtimes: int = 0
+    min_resident_s: float = 2.0
+    turn_s: float = 10.0
     slower: float = 1.0
     weights: str = "w"
     costs: Costs = Costs()

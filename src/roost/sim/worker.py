@@ -31,12 +31,14 @@ from roost.node.effects import (
     StreamKey,
     Unload,
 )
+from roost.node.ledger import RoomSettings
 from roost.node.settings import AgentSettings
 from roost.sim import history as facts
 from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
 from roost.sim.history import History
 from roost.sim.network import Connection, End, Network, Packet
+from roost.sim.residents import Residents
 from roost.sim.world import Action, Alarm, Process, World
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import NodeEnd
@@ -71,6 +73,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     offers: tuple[ModelOffer, ...]
     costs: Costs
     max_in_flight: int | None = None
+    room: RoomSettings = RoomSettings()
 
 
 AgentMaker = Callable[[AgentSettings, Sequence[ModelOffer]], Agent]
@@ -109,8 +112,10 @@ class Worker:
         """Start the agent with nothing loaded, and dial."""
         self._lives += 1
         self.process = Process(self._world, f"{self.spec.id}/{self._lives}")
-        settings = AgentSettings(backend="toy", max_in_flight=self.spec.max_in_flight)
+        most, room = self.spec.max_in_flight, self.spec.room
+        settings = AgentSettings(backend="toy", max_in_flight=most, room=room)
         self.agent = self._make_agent(settings, self.spec.offers)
+        self._residents = Residents(self.spec.id, room, self._history.residences)
         self.engines: dict[RuntimeId, Engine] = {}
         self._preparing: dict[StreamKey, Prepare] = {}
         self._runtime_of: dict[StreamKey, RuntimeId] = {}
@@ -321,6 +326,7 @@ class Worker:
         engine = Engine(self._world, effect.runtime, self.costs, weights)
         engine.emit, engine.closed = self._emitted, self._engine_closed
         self.engines[effect.runtime] = engine
+        self._residents.loading(effect.runtime, effect.model, self._world.now)
         half = partial(self._progress, effect.runtime)
         self.process.after(self.costs.load_s / 2, half)
         done = self._load_failed if self.failing_loads else self._loaded
@@ -332,16 +338,19 @@ class Worker:
 
     def _loaded(self, runtime: RuntimeId) -> None:
         if runtime in self.engines:
+            self._residents.ready(runtime, self._world.now)
             self._perform(self.agent.on_loaded(runtime, self._world.now))
 
     def _load_failed(self, runtime: RuntimeId) -> None:
         if self.engines.pop(runtime, None) is not None:
+            self._residents.gone(runtime)
             self._perform(self.agent.on_load_failed(runtime, LOAD_FAILED, self._world.now))
 
     def _unload(self, runtime: RuntimeId) -> None:
         engine = self.engines.pop(runtime, None)
         if engine is None:
             return
+        self._residents.told_to_go(runtime, len(engine.streams), self._world.now)
         engine.kill()
         keys = list(engine.streams)
         for key in keys:
@@ -350,6 +359,7 @@ class Worker:
         self.process.after(self.costs.stop_s, partial(self._gone, runtime))
 
     def _gone(self, runtime: RuntimeId) -> None:
+        self._residents.gone(runtime)
         self._perform(self.agent.on_runtime_gone(runtime, self._world.now))
 
     def _died(self, keys: list[StreamKey]) -> None:

@@ -1,0 +1,39 @@
+"""MACHINE: the runtimes of one simulated node as facts: who came, how long it stayed, who went."""
+
+from __future__ import annotations
+
+from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.node.ledger import RoomSettings
+from roost.sim.history import Residence
+
+
+class Residents:
+    """Everything that takes room there, counted apart from the node's own books."""
+
+    def __init__(self, node: NodeId, room: RoomSettings, told: list[Residence]) -> None:
+        self._node = node
+        self._room = room
+        self._told = told
+        self._here: dict[RuntimeId, Residence] = {}
+
+    def loading(self, runtime: RuntimeId, model: ModelId, now: float) -> None:
+        """A load begins."""
+        most, together = self._room.max_runtimes, len(self._here) + 1
+        one = Residence(self._node, model, now, together, most, self._room.min_resident_s)
+        self._here[runtime] = one
+        self._told.append(one)
+
+    def ready(self, runtime: RuntimeId, now: float) -> None:
+        """It is over: the runtime stays at least as long as it took."""
+        one = self._here[runtime]
+        one.ready_s = now
+        one.stays_s = max(one.stays_s, now - one.began_s)
+
+    def told_to_go(self, runtime: RuntimeId, busy: int, now: float) -> None:
+        """The node stops a runtime on which so many streams are."""
+        one = self._here[runtime]
+        one.told_s, one.busy = now, busy
+
+    def gone(self, runtime: RuntimeId) -> None:
+        """It takes no room any more, for whatever reason."""
+        self._here.pop(runtime, None)
