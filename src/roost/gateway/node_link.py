@@ -224,7 +224,7 @@ class NodeLink:
                     ticket.turn.on_events(message.events)
             case Phase():
                 if current:
-                    share = "" if message.progress is None else f" {message.progress:.0%}"
+                    share = "" if message.progress is None else f" {100 * message.progress:.0f} %"
                     ticket.turn.on_waiting(message.phase + share)
             case Refused():
                 self._listener.refused(ticket, message)
