@@ -21,9 +21,11 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Phase,
     Refused,
     Released,
     Status,
+    Waiting,
     Want,
     Welcome,
 )
@@ -82,6 +84,10 @@ class Puppet:
         seq = self._seq.get(stream, 0)
         self._seq[stream] = seq + len(events)
         self._pump.post(Events(stream, seq, events))
+
+    def phase(self, stream: StreamId, phase: Waiting, progress: float | None) -> None:
+        """Tell what a stream waits for."""
+        self._pump.post(Phase(stream, phase, progress))
 
     def refuse(self, stream: StreamId, failure: Failure) -> None:
         """Refuse a stream and release it."""

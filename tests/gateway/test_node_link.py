@@ -1,4 +1,4 @@
-"""A node's link at the gateway: what counts as a sign of life."""
+"""A node's link at the gateway: what counts as a sign of life, and what a stream waits for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import asyncio
 import msgspec
 import pytest
 
+from roost.core.events import Delta, PrefillProgress, Started
+from roost.fleet.relay import RelaySettings
 from roost.wire.heartbeat import LinkSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, staged
+from tests.gateway.puppet import MODEL
 
 
 @pytest.mark.slow
@@ -30,3 +33,30 @@ async def test_a_node_that_only_answers_pings_is_alive() -> None:
 
         await until(long_enough)
         assert set(looks) == {"alive"}
+
+
+async def test_a_silent_stream_says_how_far_its_node_is() -> None:
+    """Comments follow the load, the preparation and the prefill of its request."""
+    quick = RelaySettings(commit_after_s=0.02, keepalive_s=0.02)
+    generation = msgspec.structs.replace(SETTINGS.generation, relay=quick)
+    async with staged(msgspec.structs.replace(SETTINGS, generation=generation)) as stage:
+        node = stage.add_node()
+        await stage.ready()
+        client = await stage.client()
+        messages = [{"role": "user", "content": "hello"}]
+        body = {"model": MODEL, "messages": messages, "stream": True}
+        client.send("POST", "/v1/chat/completions", body)
+        await until(lambda: bool(node.opened), what="it runs")
+        stream = node.opened[0].stream
+        node.phase(stream, "loading", 0.4)
+        await client.reader.readuntil(b": loading 40 %\n")
+        node.phase(stream, "preparing", None)
+        await client.reader.readuntil(b": preparing\n")
+        node.say(stream, Started(prompt_tokens=100, cached_tokens=10, slot=0))
+        await client.reader.readuntil(b": prefill 10 %\n")
+        node.say(stream, PrefillProgress(done=61, total=100))
+        await client.reader.readuntil(b": prefill 61 %\n")
+        node.say(stream, Delta("a"))
+        await client.reader.readuntil(b'"content":"a"')
+        await client.reader.readuntil(b": answering\n")
+        node.release(stream)
