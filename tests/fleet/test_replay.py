@@ -242,3 +242,29 @@ def test_who_waits_in_vain_to_go_on_hears_of_the_loss() -> None:
     talk.say(7)
     talk.die()
     assert reasons(fleet.wait(4.0, "a")) == [("r", "runtime_died")]
+
+
+def test_what_is_wrong_with_going_on_is_not_its_clients_affair() -> None:
+    """A client that has half an answer hears of the loss, and not that its prompt is too long."""
+    fleet = pair()
+    talk = Talk(fleet)
+    fleet.join("b", report=having("w"))
+    talk.say(7)
+    talk.die()
+    assert reasons(talk.die(Failure("model_not_found", "Other weights."))) == [
+        ("r", "runtime_died")
+    ]
+
+
+def test_a_node_that_leaves_hands_its_answers_over() -> None:
+    """Its grace is over: that costs no retry, and is held against nobody."""
+    fleet = pair(FleetSettings(retry_floor=0, retry_ratio=0.0))
+    talk = Talk(fleet)
+    fleet.join("b", report=having("w"))
+    talk.say(7)
+    fleet.report("a", msgspec.structs.replace(having("w"), draining=True))
+    (again,) = of(talk.die(Failure("draining", "The node is shutting down.")), Dispatch)
+    assert (again.node, again.resumes_at, again.lost_to) == (NodeId("b"), 7, "draining")
+    talk.say(3, prompt=37)
+    fleet.join("c", report=having("w"))
+    assert reasons(talk.die()) == [("r", "runtime_died")], "this one would cost a retry"

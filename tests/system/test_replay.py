@@ -123,6 +123,20 @@ def test_a_node_killed_in_mid_stream_is_gone_on_with(start: Start, openai: Clien
     wait(fleet.at_rest, "nothing is left of it")
 
 
+def test_a_node_that_is_told_to_end_hands_its_answers_over(start: Start, openai: Client) -> None:
+    """TERM, and a grace that is too short for an answer: somebody else says the rest of it."""
+    fleet = Fleet(start, "--backend", "scripted", "--ctx", "32768", "--drain-grace-s", "0.2")
+    pieces = [f"w{n} " for n in range(60)]
+    script = "@script " + json.dumps({"pieces": pieces, "delay_ms": 20})
+    asked: dict[str, object] = {"model": MODEL, "messages": [{"role": "user", "content": script}]}
+    heard = Heard(
+        openai(fleet.url), asked, lambda node: fleet.nodes[node].signal(signal.SIGTERM), after=5
+    )
+    assert heard.text == "".join(pieces)
+    assert heard.facts["replayed_after"] in {"draining", "node_lost"}
+    wait(fleet.at_rest, "nothing is left of it")
+
+
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[Start]:
     """Start `roost` over a home with the real model."""

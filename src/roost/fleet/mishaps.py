@@ -12,7 +12,7 @@ from roost.fleet import refusals
 from roost.fleet.books import Books, Timer
 from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Report
-from roost.fleet.retrying import DEATHS, verdict
+from roost.fleet.retrying import LOSSES, verdict
 
 Again = Literal["request_retried", "request_replayed"]
 
@@ -36,7 +36,7 @@ class Mishaps:
         node, call.node = call.node, None
         assert node is not None, "only a running attempt can fail"
         call.now_on.ended_s, call.now_on.failure = now, failure.reason
-        replays = call.answered and call.resumable and failure.reason in DEATHS
+        replays = call.answered and call.resumable and failure.reason in LOSSES
         if replays:
             self._resume(call, failure)
         if verdict(failure, answered=call.answered) == "wait":
@@ -55,9 +55,9 @@ class Mishaps:
             again=lambda: books.prospects.rest(call, node),
         )
         if todo == "answer":
-            books.answer(call, failure, now)
+            books.answer(call, _told(call, failure), now)
             return
-        if todo in {"elsewhere", "again"}:
+        if replays or todo in {"elsewhere", "again"}:
             books.counts["replayed" if replays else "retried"] += 1
             event: Again = "request_replayed" if replays else "request_retried"
             books.out.append(Report(event, node=node, request=call.id, reason=failure.reason))
@@ -117,3 +117,10 @@ class Mishaps:
             waited_s, hint_s = now - call.waiting_since_s, books.hint_s(call.model, now)
             # Of an answer that has begun the loss is what its client has to hear.
             books.answer(call, call.loss or refusals.queue_timeout(waited_s, hint_s), now)
+
+
+def _told(call: Call, failure: Failure) -> Failure:
+    """What a client hears: to go on was not its idea, so not what is wrong with that either."""
+    if call.loss is None or failure.kind.fault is not Fault.CALLER or failure.reason == "fenced":
+        return failure
+    return call.loss

@@ -20,6 +20,9 @@ Verdict = Literal["answer", "wait", "elsewhere", "again"]
 
 DEATHS = frozenset({"runtime_died", "node_lost"})
 """Failures that a request may have caused itself."""
+LOSSES = DEATHS | {"draining"}
+"""Failures behind the first byte after which somebody else may go on: the node is no more, or told
+to be no more."""
 _NO_ROOM = frozenset({"node_busy", "draining", "starting"})
 _BUCKETS = 10
 
