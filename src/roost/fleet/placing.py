@@ -155,6 +155,6 @@ def _site_view(site: Site) -> SiteView:
         price_s=placement.price_s(site),
         wait_s=site.wait_s,
         evicts=tuple(one.model for one in site.evicts),
-        evict_s=sum(map(placement.eviction_s, site.evicts)),
+        evict_s=sum(map(placement.eviction_s, site.evicts), 0.0),
         why=site.why,
     )
