@@ -12,7 +12,17 @@ from typing import Protocol
 
 import msgspec
 
-from roost.bench.drills import aborts, deaths, failover, slow_client, sweep, ties, unequal
+from roost.bench.drills import (
+    aborts,
+    deaths,
+    drain,
+    failover,
+    slow_client,
+    stampede,
+    sweep,
+    ties,
+    unequal,
+)
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Report
 from roost.bench.drills.stage import Stage, on_stage
@@ -39,6 +49,9 @@ DRILLS: dict[str, Drill] = {
     "slow-client-served": slow_client.served,
     "slow-client-upstream": slow_client.upstream,
     "deaths": deaths.nodes,
+    "drain-nodes": drain.nodes,
+    "drain-servers": drain.servers,
+    "stampede": stampede.nodes,
     "aborts-nodes": aborts.nodes,
     "aborts-servers": aborts.servers,
 }

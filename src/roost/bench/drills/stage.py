@@ -177,6 +177,10 @@ class Running:
         """GET a path of it."""
         return await asyncio.to_thread(_get, f"http://127.0.0.1:{self.port}{path}")
 
+    async def post(self, path: str) -> bytes:
+        """POST to a path of it, without a body."""
+        return await asyncio.to_thread(_get, f"http://127.0.0.1:{self.port}{path}", b"")
+
     async def quiet(self, within_s: float = 30.0) -> None:
         """Wait until nothing waits or runs; nodes may have yet to report that slots are free."""
         loop = asyncio.get_running_loop()
@@ -302,8 +306,8 @@ async def on_stage(
     return msgspec.structs.replace(report, checks=checks)
 
 
-def _get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as reply:  # noqa: S310 - a loopback address
+def _get(url: str, body: bytes | None = None) -> bytes:
+    with urllib.request.urlopen(url, body, timeout=10) as reply:  # noqa: S310 - a loopback address
         return bytes(reply.read())
 
 
