@@ -198,8 +198,8 @@ def test_a_stopped_node_gets_no_work_and_comes_back(trio: Trio, openai: Client) 
     assert statistics(trio.url)["leases"] == 0
 
 
-def test_a_restarted_gateway_finds_its_nodes_again(trio: Trio, openai: Client) -> None:
-    """Nodes dial again by themselves; nobody has to restart them."""
+def test_a_restarted_gateway_finds_its_nodes_again(trio: Trio, openai: Client, home: Path) -> None:
+    """Nodes dial again by themselves, and what it asks for now is newer than all before."""
     port = trio.url.rsplit(":", 1)[1]
     trio.gateway.signal(signal.SIGKILL)
     trio.gateway.ends()
@@ -210,6 +210,7 @@ def test_a_restarted_gateway_finds_its_nodes_again(trio: Trio, openai: Client) -
         model=MODEL, messages=[{"role": "user", "content": "hello"}]
     )
     assert reply.choices[0].message.content == "hello"
+    assert json.loads((home / "gateway.json").read_text("utf-8"))["generation"] == 2
 
 
 def test_a_wrong_token_ends_the_node_with_a_reason(trio: Trio, start: Start) -> None:
