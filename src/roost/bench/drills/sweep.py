@@ -26,7 +26,10 @@ FLAGS = ("--slots", str(LIMIT), "--queue-length", "2000", "--queue-wait-s", "300
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One rate with one limit: counts, and latencies of what was served, in seconds."""
+    """One rate with one limit: counts, and latencies of what was served, in seconds.
+
+    `lag_p99_s` is how late this client sent: a part of the latency that is none of the gateway's.
+    """
 
     share: float
     rate: float
@@ -39,6 +42,7 @@ class Point(msgspec.Struct, frozen=True):
     p90_s: float
     p99_s: float
     goodput: float
+    lag_p99_s: float
 
 
 async def one_server(stage: Stage, plan: Plan) -> Report:
@@ -113,13 +117,15 @@ def _point(share: float, rate: float, answers: list[Answer], *, admission: bool)
     p50_s, p90_s, p99_s = (quantile(served, q) for q in (0.5, 0.9, 0.99))
     other = len(answers) - len(served) - shed
     counts = (len(answers), len(served), shed, other)
-    return Point(share, rate, admission, *counts, p50_s, p90_s, p99_s, len(served) / seconds)
+    lag_p99_s = quantile([a.lag_s for a in answers], 0.99)
+    goodput = len(served) / seconds
+    return Point(share, rate, admission, *counts, p50_s, p90_s, p99_s, goodput, lag_p99_s)
 
 
 def _report(points: list[Point], count: int, capacity: float, flat: float) -> Report:
     heads = (
         *("x knee", "req/s", "limit", "asked", "served", "shed", "other"),
-        *("p50 ms", "p90 ms", "p99 ms", "served/s"),
+        *("p50 ms", "p90 ms", "p99 ms", "served/s", "client late p99 ms"),
     )
     rows = [
         [
@@ -127,6 +133,7 @@ def _report(points: list[Point], count: int, capacity: float, flat: float) -> Re
             *(str(n) for n in (p.asked, p.served, p.shed, p.other)),
             *(ms(s) for s in (p.p50_s, p.p90_s, p.p99_s)),
             f"{p.goodput:.2f}",
+            ms(p.lag_p99_s),
         ]
         for p in points
     ]
