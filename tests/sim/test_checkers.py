@@ -10,7 +10,7 @@ from roost.core.events import Usage
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
-from roost.sim import room_claims
+from roost.sim import aside_claims, room_claims
 from roost.sim.checkers import CHECKERS, check
 from roost.sim.history import History, Opened, Ownership, Repeat, Rest, Run, Trace, Trouble
 
@@ -377,6 +377,7 @@ def test_a_good_history_breaks_nothing() -> None:
 def test_every_checker_is_exercised_here() -> None:
     """A new claim comes with a history that breaks it."""
     elsewhere = {"second_turn_is_warm", "ties_are_shared", *TALK_CLAIMS, *ROOM_CLAIMS}
+    elsewhere |= {name for name, _, _ in aside_claims.CLAIMS}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
 

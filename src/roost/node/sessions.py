@@ -30,6 +30,8 @@ from roost.node.slots import Content, common_tokens
 Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving"]
 AT_REST = ("ram", "disk")
 NOTHING = SavedState(0, 0)
+UNHEARD_TOKENS = 1
+"""What a slot may hold beyond what its stream has told."""
 SPARE = 0.25
 """Share of the memory that is kept free as long as there is a disk."""
 TAKEABLE = ("ram", "moving", "disk")
@@ -111,7 +113,7 @@ class Sessions:
 
     def park(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
         """Put aside what a reserved slot holds; nothing where there is no room for it."""
-        need_bytes = max(1, content.held) * self._token_bytes[runtime]
+        need_bytes = (content.held + UNHEARD_TOKENS) * self._token_bytes[runtime]
         effects = self._make_room(need_bytes)
         if self._ram_bytes() + need_bytes > self.settings.ram_bytes or self._is_full():
             return effects

@@ -34,6 +34,8 @@ NOT_LOADED = Failure("load_failed", "the runtime ended while it was loading")
 class Workshop:
     """Loads, seats, runs and clears away; says what it needs through `outgoing`."""
 
+    seating: type[Seating] = Seating
+
     def __init__(self, settings: AgentSettings, desk: Desk, outgoing: Outgoing) -> None:
         self._settings = settings
         self._desk = desk
@@ -135,7 +137,7 @@ class Workshop:
             return
         self._progress.pop(runtime, None)
         offer = self.offers.get(model)
-        seating = Seating(runtime, offer.slots if offer else 1, self.sessions)
+        seating = self.seating(runtime, offer.slots if offer else 1, self.sessions)
         floor = Floor(runtime, model, seating, self._settings.pace, now)
         self._floors[runtime] = floor
         for key in self._residency.on_loaded(runtime, now):

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from roost.sim import defects, forgetful, losses, mutants, room_defects, talk_defects
+from roost.sim import (
+    aside_defects,
+    defects,
+    forgetful,
+    losses,
+    mutants,
+    room_defects,
+    talk_defects,
+)
 from roost.sim.play import Parts, play
 from roost.sim.scenario import Scenario
 
@@ -399,6 +407,7 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         "slow_clients",
         "drops_are_told",
     ),
+    *aside_defects.CASES,
 ]
 
 SEEDS = {

@@ -13,7 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from roost.errors import Fault
-from roost.sim import claims, loss_claims, room_claims, talk_claims
+from roost.sim import aside_claims, claims, loss_claims, room_claims, talk_claims
 from roost.sim.history import History, Run, Trace
 
 STOP_WITHIN_S = 1.0
@@ -429,4 +429,5 @@ CHECKERS = (
         claims.returned_readers_miss_nothing,
     ),
     *(Checker(*claim) for claim in (*loss_claims.CLAIMS, *room_claims.CLAIMS)),
+    *(Checker(*claim) for claim in aside_claims.CLAIMS),
 )

@@ -105,6 +105,14 @@ class Engine(Process):
         self.streams[key] = stream
         self.after(0.0, lambda: self._begin(stream))
 
+    def content(self, slot: int) -> tuple[int, ...]:
+        """What an idle slot holds."""
+        return self._kv.get(slot, ())
+
+    def fill(self, slot: int, tokens: tuple[int, ...]) -> None:
+        """Let an idle slot hold this."""
+        self._kv[slot] = tokens
+
     def leave(self, key: StreamKey) -> None:
         """Stop a request; `closed` follows when its slot is free."""
         stream = self.streams.get(key)

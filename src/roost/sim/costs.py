@@ -10,6 +10,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `prefill_tokens_per_s` in steps of `batch` tokens, `decode_s` per token with one live stream and
     `crowding` more of it for each further one, `stop_s` from being told to stop to a free slot.
+    `spoilt` is the share of moves of what slots hold that fail for a reason of their own.
     """
 
     load_s: float = 1.5
@@ -20,6 +21,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     crowding: float = 0.15
     stop_s: float = 0.02
     death_seen_s: float = 0.01
+    spoilt: float = 0.0
 
     def prefill_s(self, tokens: int) -> float:
         """Seconds for one prefill step of so many tokens."""

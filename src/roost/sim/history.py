@@ -11,7 +11,7 @@ from typing import Literal
 
 from roost.core.events import Usage
 from roost.core.fence import Fence
-from roost.core.ids import ModelId, NodeId, RequestId
+from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, SessionId
 from roost.errors import Failure
 
 Ending = Literal["complete", "rejected", "broken", "client_gone", "write_timeout"]
@@ -85,6 +85,7 @@ class Trace:
     retries: list[float] = field(default_factory=list)
     endings: list[tuple[Ending, Failure | None]] = field(default_factory=list)
     cached_tokens: int | None = None
+    held_tokens: int = 0
     previous: RequestId | None = None
     overlooked: NodeId | None = None
     tenant: str = ""
@@ -134,6 +135,46 @@ class Run:
     slot: int
     began_s: float
     ended_s: float | None = None
+    life: str = ""
+    runtime: str = ""
+    reuse: bool = False
+
+
+@dataclass(slots=True)
+class Move:
+    """A slot's content written (`park`), read (`restore`), or the files of a session removed.
+
+    `life` is one life of a node's process; `slot` is -1 for what touches none.
+    """
+
+    kind: str
+    life: str
+    runtime: RuntimeId
+    slot: int
+    session: SessionId
+    began_s: float
+    ended_s: float | None = None
+    ok: bool = False
+
+
+@dataclass(slots=True)
+class Kept:
+    """The most that one life of a node had in files, what it might have, and what it had at rest.
+
+    `told` and `at_rest` are bytes in memory and on disk, as the node says and as they are; None for
+    a life that is over.
+    """
+
+    life: str
+    ram_bytes: int = 0
+    disk_bytes: int = 0
+    files: int = 0
+    ram_bytes_max: int = 0
+    disk_bytes_max: int = 0
+    files_max: int = 0
+    tokens_min: int = 0
+    told: tuple[int, int] | None = None
+    at_rest: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -228,6 +269,8 @@ class History:
     key_ttl_s: float = 0.0
     repeats: list[Repeat] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    aside: list[Kept] = field(default_factory=list)
     owners: list[Ownership] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     queue_peak: int = 0

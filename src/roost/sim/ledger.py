@@ -297,6 +297,7 @@ class Ledger:
         """A request holds a slot."""
         trace = self.history.traces[request]
         trace.cached_tokens = started.cached_tokens
+        trace.held_tokens = started.prompt_tokens
         trace.opened[-1].started = True
 
     def heard_tokens(self, request: RequestId, tokens: int) -> None:

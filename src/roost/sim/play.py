@@ -115,6 +115,8 @@ class Stage:
             self._settle()
         self.history.ended_s = world.now
         self.history.rest = self._rest()
+        for worker in self.workers.values():
+            worker.files.weigh()
 
     def _settle(self) -> None:
         limit_s = self.world.now + self.scenario.settle_s
@@ -210,5 +212,6 @@ def _specs(scenario: Scenario) -> list[WorkerSpec]:
         )
         for _ in range(machines.count):
             node = NodeId(f"n{len(specs) + 1}")
-            specs.append(WorkerSpec(node, offers, costs, machines.max_in_flight, room))
+            limit = machines.max_in_flight
+            specs.append(WorkerSpec(node, offers, costs, limit, room, machines.sessions))
     return specs

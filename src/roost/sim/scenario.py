@@ -11,6 +11,7 @@ from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.fleet.stream_log import ReattachSettings
+from roost.node.sessions import SessionSettings
 from roost.sim.costs import Costs, Distances
 from roost.sim.tape import Tape
 
@@ -54,6 +55,7 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slower: float = 1.0
     weights: str = "w"
     costs: Costs = Costs()
+    sessions: SessionSettings = SessionSettings(ram_bytes=0)
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

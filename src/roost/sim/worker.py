@@ -32,8 +32,10 @@ from roost.node.effects import (
     Unload,
 )
 from roost.node.ledger import RoomSettings
+from roost.node.sessions import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.sim import history as facts
+from roost.sim.aside import Files
 from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
 from roost.sim.history import History
@@ -74,6 +76,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     costs: Costs
     max_in_flight: int | None = None
     room: RoomSettings = RoomSettings()
+    sessions: SessionSettings = SessionSettings(ram_bytes=0)
 
 
 AgentMaker = Callable[[AgentSettings, Sequence[ModelOffer]], Agent]
@@ -112,11 +115,13 @@ class Worker:
         """Start the agent with nothing loaded, and dial."""
         self._lives += 1
         self.process = Process(self._world, f"{self.spec.id}/{self._lives}")
-        most, room = self.spec.max_in_flight, self.spec.room
-        settings = AgentSettings(backend="toy", max_in_flight=most, room=room)
+        most, room, kept = self.spec.max_in_flight, self.spec.room, self.spec.sessions
+        settings = AgentSettings("toy", most, room=room, sessions=kept)
         self.agent = self._make_agent(settings, self.spec.offers)
         self._residents = Residents(self.spec.id, room, self._history.residences)
-        self.engines: dict[RuntimeId, Engine] = {}
+        self.files = Files(self.process, kept, self.agent, self._history, self._dice)
+        self.files.perform, self.files.spoilt = self._perform, self.costs.spoilt
+        self.engines: dict[RuntimeId, Engine] = self.files.engines
         self._preparing: dict[StreamKey, Prepare] = {}
         self._runtime_of: dict[StreamKey, RuntimeId] = {}
         self._run_of: dict[StreamKey, facts.Run] = {}
@@ -320,6 +325,8 @@ class Worker:
                 engine = self._engine(effect.key)
                 if engine is not None:
                     engine.pause(effect.key, paused=effect.paused)
+            case _:
+                self.files.do(effect)
 
     def _load(self, effect: Load) -> None:
         weights = next(o.digest for o in self.spec.offers if o.model == effect.model)
@@ -339,6 +346,7 @@ class Worker:
     def _loaded(self, runtime: RuntimeId) -> None:
         if runtime in self.engines:
             self._residents.ready(runtime, self._world.now)
+            self.files.on_loaded(runtime)
             self._perform(self.agent.on_loaded(runtime, self._world.now))
 
     def _load_failed(self, runtime: RuntimeId) -> None:
@@ -360,6 +368,7 @@ class Worker:
 
     def _gone(self, runtime: RuntimeId) -> None:
         self._residents.gone(runtime)
+        self.files.on_gone(runtime)
         self._perform(self.agent.on_runtime_gone(runtime, self._world.now))
 
     def _died(self, keys: list[StreamKey]) -> None:
@@ -386,6 +395,8 @@ class Worker:
 
     def _run(self, effect: Run) -> None:
         run = facts.Run(effect.request_id, self.spec.id, effect.use.slot, self._world.now)
+        run.life, run.runtime = self.process.name, effect.runtime
+        run.reuse = effect.use.reuse
         if effect.key.link > STRANGER:
             self._history.runs.append(run)
         self._run_of[effect.key] = run
