@@ -1,4 +1,4 @@
-"""MACHINE: nodes that put conversations aside wrongly, one defect each."""
+"""WIRING: nodes that put conversations aside wrongly, one defect each."""
 
 from __future__ import annotations
 
