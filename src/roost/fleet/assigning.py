@@ -116,7 +116,7 @@ class Assigner:
         call.node = choice.node
         call.queued_s += now - call.waiting_since_s
         call.setback = None
-        if not call.resumes_at:
+        if call.said is not None and not call.resumes_at:
             call.digest = books.registry.digest(choice.node, call.model)
         why = "runtime_back" if choice.node in call.resting else choice.why
         prefill = ask.prompt_tokens - (ask.cached_tokens if choice.placement == "warm" else 0)
