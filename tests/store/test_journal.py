@@ -87,6 +87,18 @@ def test_in_memory_nothing_touches_the_disk(home: Home) -> None:
     assert list(home.root.glob("conversations*")) == []
 
 
+def test_what_is_removed_is_in_no_file_while_the_journal_runs(home: Home) -> None:
+    """Neither the file nor its log has a word of it once the removal is told."""
+    journal = Journal(open_disk(home, LARGE), JournalSettings())
+    ask(journal, note(said("a", "SECRET-CANARY", "noted")))
+    ask(journal, note(said("b", "kept", "yes")))
+    assert b"SECRET-CANARY" in b"".join(file.read_bytes() for file in home.root.glob("conv*"))
+    assert ask(journal, lambda shelves: shelves.forget(key("a"))) is True
+    assert b"SECRET-CANARY" not in b"".join(file.read_bytes() for file in home.root.glob("conv*"))
+    assert recalled(journal, "b") == ["kept", "yes"]
+    journal.close()
+
+
 def test_a_full_disk_degrades_to_memory_and_heals(home: Home) -> None:
     """A turn that does not fit the disk is kept in memory, and moves once there is room."""
     small = open_disk(home, 64 * 1024)

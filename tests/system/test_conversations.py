@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.smollm2 import smollm2_path
+from tests.system.conftest import Start
 from tests.system.processes import Roost, fetch, wait
 
-pytestmark = pytest.mark.engine
 MODEL = "smollm2-135m-instruct"
 MOST = 24
 
@@ -71,6 +71,7 @@ def serve(folder: Path, number: int, *more: str) -> Roost:
 
 
 @pytest.mark.slow
+@pytest.mark.engine
 def test_a_conversation_remembers_over_turns_and_a_restart(tmp_path: Path) -> None:
     """Each turn sends its own text alone; the past is there, cached, and survives kill -9."""
     turns = ["I have cats: Tom, Kit and Ada. " * 12, "Name them.", "Which is the last?", "And?"]
@@ -99,6 +100,7 @@ def test_a_conversation_remembers_over_turns_and_a_restart(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.engine
 def test_overlapping_turns_run_in_order_and_idle_ones_are_let_go(tmp_path: Path) -> None:
     """Turns sent at once do not run at once; after the idle time the place is let go, no word."""
     with serve(tmp_path, 1, "--conversations-idle-ttl-s", "1") as roost:
@@ -114,3 +116,25 @@ def test_overlapping_turns_run_in_order_and_idle_ones_are_let_go(tmp_path: Path)
         wait(lambda: gone in fetch(url, "/metrics").decode(), "it is let go")
         later = say(url, "c", "What is my name?")
         assert int(str(later.served["cached_tokens"])) > cached[2]
+
+
+def test_a_person_lists_shows_and_removes(start: Start) -> None:
+    """`roost conversations`, as somebody types it at the machine that serves."""
+    with start("serve", "--backend", "scripted", "--port", "0") as roost:
+        url = roost.url()
+        wait(lambda: b"ready" in fetch(url, "/ready"), "it is ready")
+        body = {"conversation_id": "a talk", "prompt": "hello", "model": "tiny", "max_tokens": 4}
+        with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)) as connection:
+            connection.request("POST", "/coordinator/infer", json.dumps(body))
+            assert b"finished" in connection.getresponse().read()
+        listed = start("conversations")
+        assert listed.ends() == 0
+        assert "a talk  1 turns" in listed.output
+        assert "hello" not in listed.output
+        shown = start("conversations", "show", "a talk")
+        assert shown.ends() == 0
+        assert "user: hello" in shown.output
+        assert start("conversations", "rm", "a talk").ends() == 0
+        assert start("conversations", "show", "a talk").ends() == 2
+        assert start("conversations", "show").ends() == 2
+        assert "hello" not in roost.output

@@ -41,6 +41,7 @@ def infer_settings(settings: Settings, relay: RelaySettings) -> InferSettings:
         body_max_bytes=settings.body_offload_bytes,
         strict=settings.strict,
         legacy_503=settings.coordinator_legacy_503,
+        release_wait_s=settings.conversations_release_wait_s,
         terminal_event=not settings.coordinator_omit_terminal,
     )
 

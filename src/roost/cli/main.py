@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "drain": "give a node no new work: drain NODE",
     "undrain": "give a node work again: undrain NODE",
     "why": "explain a request by its id, or --cancel it",
+    "conversations": "list, show or remove what is kept of named conversations",
     "keys": "add, list or revoke API keys",
     "token": "make a token with which nodes join",
     "config": "show the settings in force, where each comes from, or check a file",
@@ -54,7 +55,7 @@ class Verb(Protocol):
 
 def usage() -> str:
     """Return the help of the command as a whole."""
-    return USAGE.format(verbs="\n".join(f"  {verb:<9} {what}" for verb, what in VERBS.items()))
+    return USAGE.format(verbs="\n".join(f"  {verb:<13} {what}" for verb, what in VERBS.items()))
 
 
 def run(arguments: list[str]) -> int:

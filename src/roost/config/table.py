@@ -194,6 +194,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("conversations.max", 100_000, "conversations", "With a name, known at once.", least=1),
     Setting("conversations.turns_waiting", 8, "requests", "That may wait behind a turn."),
     _seconds("conversations.wait_s", 60, "How long a turn may wait for the one before."),
+    _seconds("conversations.release_wait_s", 1, "Until the place of the turn before is free."),
     _seconds("conversations.idle_ttl_s", 300, "Without a turn until its place is let go."),
     _seconds("conversations.lifetime_s", 86_400, "After which a conversation's place ends."),
     _choice("transcripts.keep", "disk memory off", "Where the words of named conversations go."),
@@ -340,6 +341,7 @@ class Settings(NamedTuple):
     conversations_max: int
     conversations_turns_waiting: int
     conversations_wait_s: float
+    conversations_release_wait_s: float
     conversations_idle_ttl_s: float
     conversations_lifetime_s: float
     transcripts_keep: str

@@ -366,6 +366,10 @@ class Coordinator:
         record = self._books.registry.get(node)
         return now - record.heard_s if record is not None and record.linked else None
 
+    def holds(self, request: RequestId, attempt: int) -> bool:
+        """Whether an attempt's place is taken, also after its request has ended."""
+        return self._books.leases.holds(request, attempt)
+
     @property
     def capped(self) -> bool:
         """Whether the cap on streams of the whole fleet is what keeps anybody new out."""

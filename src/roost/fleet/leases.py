@@ -109,6 +109,10 @@ class Leases:
             self._places[lease.node, lease.model].ahead -= tokens
             self._changed.add(lease.node)
 
+    def holds(self, request: RequestId, attempt: int) -> bool:
+        """Whether the attempt has a place."""
+        return (request, attempt) in self._leases
+
     def release(self, request: RequestId, attempt: int) -> Lease | None:
         """Give the attempt's place back; None if it holds none (any more). The only way back."""
         if (request, attempt) not in self._leases:

@@ -16,6 +16,7 @@ from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.admin import Admin
 from roost.gateway.archive import Archive, ArchiveSettings
+from roost.gateway.conversation_views import ConversationViews
 from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone
 from roost.gateway.front.guard import guarded
@@ -139,6 +140,7 @@ class Gateway:
         fleet = self._settings.fleet
         WorkerViews(self.mind, Caps(fleet.max_decodes, fleet.max_decodes_per_node)).add_to(routes)
         routes.add("POST", "/coordinator/infer", self.infer.infer)
+        ConversationViews(self._archive, self.infer.conversations).add_to(routes)
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
         return routes

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.core.conversation import KeptConversation, SaidTurn
+from roost.core.conversation import KeptConversation
 from roost.core.ids import ConversationKey
 from roost.core.pin import Pin
-from roost.core.request import ChatPrompt, Terms
+from roost.core.request import ChatPrompt, Message, Terms
 from roost.dialects.infer import InferAsked, missing, read_infer
 from roost.dialects.infer_errors import InferCase
 from roost.dialects.infer_reply import InferStream
@@ -42,12 +42,12 @@ from roost.gateway.asked import (
 from roost.gateway.infer_outlet import InferOutlet
 from roost.gateway.lifelines import Held
 from roost.gateway.scribe import StreamScribe
+from roost.gateway.speech import Speech
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turn import Turn
 
 if TYPE_CHECKING:
     from roost.core.ids import RequestId
-    from roost.core.request import Message
     from roost.gateway.archive import Archive
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.identity import Identity
@@ -65,7 +65,11 @@ ELSEWHERE = Failure(
 
 
 class InferSettings(msgspec.Struct, frozen=True):
-    """What is particular to this API: bodies over `body_max_bytes` are no single turn."""
+    """What is particular to this API: bodies over `body_max_bytes` are no single turn.
+
+    The next turn of a conversation waits up to `release_wait_s` until the place of the one before
+    is free.
+    """
 
     conversations: ConversationSettings = ConversationSettings()
     relay: RelaySettings = RelaySettings(sealed=True)
@@ -73,6 +77,7 @@ class InferSettings(msgspec.Struct, frozen=True):
     strict: bool = False
     legacy_503: bool = False
     terminal_event: bool = True
+    release_wait_s: float = 1.0
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -80,43 +85,6 @@ class Line(msgspec.Struct, frozen=True):
 
     relay: Relay
     held: Held
-
-
-class Speech:
-    """One turn on its way: what it asks, and what was said before it once that is known."""
-
-    def __init__(
-        self,
-        key: ConversationKey,
-        asked: InferAsked,
-        turn: Turn,
-        now: float,
-        session: Session | None,
-    ) -> None:
-        self.key = key
-        self.session = session
-        self.asked = asked
-        self.turn = turn
-        self.arrived_s = now
-        self.past: KeptConversation | None = None
-        self.kept = False
-        self.timer: asyncio.TimerHandle | None = None
-
-    @property
-    def text(self) -> str:
-        """What the client says in this turn."""
-        prompt = self.asked.request.prompt
-        assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
-        return prompt.messages[-1].content
-
-    @property
-    def pin(self) -> Pin | None:
-        """Where its KV is now; None where the turn has not run."""
-        turn = self.turn
-        if turn.dispatch is None or turn.started is None:
-            return None
-        tokens = turn.spent.prompt_tokens + turn.spent.completion_tokens
-        return Pin(turn.dispatch.node, turn.request.model, tokens)
 
 
 class Infer:
@@ -261,7 +229,7 @@ class Infer:
             idle_s = time.time() - past.active_unix_s
             self.conversations.on_recalled(speech.key, past.pin, idle_s)
         messages: tuple[Message, ...] = past.messages if past is not None else ()
-        prompt = ChatPrompt((*messages, *_messages(speech.asked)))
+        prompt = ChatPrompt((*messages, Message("user", speech.text)))
         turn.request = msgspec.structs.replace(turn.request, prompt=prompt)
         turn.terms = self._terms_now(speech, prompt)
         if speech.timer is not None:
@@ -298,7 +266,7 @@ class Infer:
         """Keep a complete answer before its client hears the end."""
         speech = self._speeches[turn.terms.request_id]
         speech.kept = True
-        said = self._said(speech, complete=True)
+        said = speech.said(complete=True)
         if said is None:
             turn.on_sealed()
         else:
@@ -309,20 +277,14 @@ class Infer:
         speech = self._speeches.pop(turn.terms.request_id)
         if speech.timer is not None:
             speech.timer.cancel()
-        if not speech.kept and (said := self._said(speech, complete=False)) is not None:
+        if not speech.kept and (said := speech.said(complete=False)) is not None:
             self._archive.note(said, _nothing)
-        ended = self.conversations.on_ended(turn.terms.request_id, speech.pin, self._mind.now_s)
-        self._perform(ended)
+        # A place that is still being given back would send the next turn away from its KV.
+        wait_s = self._settings.release_wait_s
+        self._mind.when_free(turn, wait_s, partial(self._ended, turn.terms.request_id, speech.pin))
 
-    def _said(self, speech: Speech, *, complete: bool) -> SaidTurn | None:
-        """Put down what the client asked and got; nothing where it got nothing."""
-        answered, pin = "".join(speech.turn.reached), speech.pin
-        if not answered or pin is None:
-            return None
-        tenant, name = speech.turn.terms.tenant, speech.asked.conversation
-        return SaidTurn(
-            *(speech.key, tenant, name, pin, speech.text, answered, complete), time.time()
-        )
+    def _ended(self, request: RequestId, pin: Pin | None) -> None:
+        self._perform(self.conversations.on_ended(request, pin, self._mind.now_s))
 
     # --- what failures mean here
 
@@ -344,20 +306,11 @@ class Infer:
             return "no_workers"
         if failure.reason == "queue_full" and coordinator.capped:
             return "system_in_flight_decode_full"
-        if failure.reason == "context_length_exceeded" and not self._alone_too_long(speech):
-            return "session_full"
+        if failure.reason == "context_length_exceeded":
+            model, models = speech.turn.request.model, coordinator.models()
+            ctx = max((offer.ctx for offer in models if offer.model == model), default=0)
+            return "" if speech.too_long_alone(ctx) else "session_full"
         return ""
-
-    def _alone_too_long(self, speech: Speech) -> bool:
-        """Whether this turn would not fit without its past either, as far as can be told."""
-        past = speech.past
-        said_bytes = sum(len(m.content.encode()) for m in past.messages) if past is not None else 0
-        if past is None or not said_bytes:
-            return True
-        tokens_per_byte = past.pin.tokens / said_bytes
-        models = self._mind.coordinator.models()
-        ctx = max(offer.ctx for offer in models if offer.model == speech.turn.request.model)
-        return len(speech.text.encode()) * tokens_per_byte >= ctx
 
     # --- time
 
@@ -378,12 +331,6 @@ class Infer:
     def _tick(self) -> None:
         self._timer = None
         self._perform(self.conversations.on_tick(self._mind.now_s))
-
-
-def _messages(asked: InferAsked) -> tuple[Message, ...]:
-    prompt = asked.request.prompt
-    assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
-    return prompt.messages
 
 
 def _fingerprint(body: bytes) -> bytes:

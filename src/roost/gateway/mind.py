@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
+from roost.fleet import refusals
 from roost.gateway import accounts, perform
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
     from roost.wire.messages import Refused, Released, Status
+
+Freed: TypeAlias = Callable[[], None]
+"""Told that a place is free."""
 
 IDLE_TICK_S = 1.0
 """Longest time the coordinator goes without a look at the clock."""
@@ -41,6 +46,7 @@ class Mind:
         self._gaps = metrics("roost_inter_token_seconds")
         self._writes = metrics("roost_write_seconds")
         self._effects: deque[Effect] = deque()
+        self._patient: dict[tuple[RequestId, int], tuple[asyncio.TimerHandle, Freed]] = {}
         self._performing = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -73,6 +79,22 @@ class Mind:
         if ending is not None:
             self.coordinator.on_departed(request, ending)
         accounts.close(turn, self.metrics, self.log, self.now_s)
+
+    def when_free(self, turn: Turn, wait_s: float, done: Freed) -> None:
+        """Call `done` once when a turn's place is free again, or after `wait_s`, or at once."""
+        place = turn.terms.request_id, turn.attempt
+        if not self.coordinator.holds(*place):
+            done()
+            return
+        self._patient[place] = (self._loop.call_later(wait_s, self._freed, place), done)
+
+    def _freed(self, place: tuple[RequestId, int]) -> None:
+        # What `done` brings about may free others, whose turn it then is not any more.
+        waiting = self._patient.pop(place, None)
+        if waiting is not None:
+            timer, done = waiting
+            timer.cancel()
+            done()
 
     def started(self, turn: Turn, event: Started) -> None:
         """The current attempt holds a slot."""
@@ -180,6 +202,16 @@ class Mind:
         """Stop a request by its id; `tenant` None may stop anybody's."""
         self._feed(self.coordinator.on_cancel(request, tenant, self.now_s))
 
+    def cancel_expected(self, request: RequestId, tenant: TenantId | None) -> bool:
+        """Stop a turn that waits for the one before it, of which no coordinator knows yet."""
+        turn = self.turns.get(request)
+        if turn is None or tenant not in {None, turn.terms.tenant}:
+            return False
+        if self.coordinator.receipt(request, self.now_s) is not None:
+            return False
+        turn.on_answer(refusals.cancelled())
+        return True
+
     def park_node(self, node: NodeId, *, parked: bool) -> None:
         """Give a node no new work, or give it work again."""
         coordinator = self.coordinator
@@ -198,6 +230,9 @@ class Mind:
 
     def close(self) -> None:
         """Stop the clock."""
+        for timer, _ in self._patient.values():
+            timer.cancel()
+        self._patient.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -213,6 +248,8 @@ class Mind:
                 perform.perform(self, self._effects.popleft())
         finally:
             self._performing = False
+        for place in [one for one in self._patient if not self.coordinator.holds(*one)]:
+            self._freed(place)
         self._arm()
 
     def _arm(self) -> None:

@@ -69,10 +69,13 @@ class Operations:
 
     def cancel(self, call: Call) -> None:
         """DELETE /roost/v1/requests/{id}: stop it wherever it is; the reply is its receipt."""
+        tenant = None if call.role == ADMIN else call.tenant
+        if self._mind.cancel_expected(RequestId(call.rest), tenant):
+            call.exchange.reply(202, JSON_BODY, msgspec.json.encode({"request": call.rest}))
+            return
         if self._find(call) is None:
             call.exchange.fail(NO_REQUEST)
             return
-        tenant = None if call.role == ADMIN else call.tenant
         self._mind.cancel(RequestId(call.rest), tenant)
         call.exchange.reply(202, JSON_BODY, msgspec.json.encode(self._find(call)))
 

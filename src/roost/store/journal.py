@@ -50,6 +50,7 @@ class Shelves:
         self._memory_max_bytes = memory_max_bytes
         self.ill = False
         self.dropped = 0
+        self.removed = False
 
     def note(self, turn: SaidTurn) -> None:
         """Add a turn."""
@@ -75,11 +76,20 @@ class Shelves:
     def forget(self, key: ConversationKey) -> bool:
         """Remove a conversation, wherever it is."""
         found = [shelf.forget(key) for shelf in self._both()]
+        self.removed = self.removed or any(found)
         return any(found)
 
     def prune(self, before_unix_s: float) -> int:
         """Remove what was last active before this."""
-        return sum(shelf.prune(before_unix_s) for shelf in self._both())
+        count = sum(shelf.prune(before_unix_s) for shelf in self._both())
+        self.removed = self.removed or count > 0
+        return count
+
+    def scrub(self) -> None:
+        """Leave no trace of what was removed; to be called between transactions."""
+        if self.removed and self._disk is not None and not self.ill:
+            self._disk.scrub()
+        self.removed = False
 
     def list(self, tenant: TenantId | None) -> tuple[ConversationView, ...]:
         """List conversations, the last active first."""
@@ -212,6 +222,7 @@ class Journal:
             return
         try:
             results = self._together(jobs)
+            self._shelves.scrub()
         except Exception as error:  # noqa: BLE001 - one bad job must not cost the others theirs
             self._fell_ill(error)
             results = [self._alone(job) for job in jobs]

@@ -93,6 +93,13 @@ class Shelf:
         if self._connection.in_transaction:
             self._connection.execute("rollback")
 
+    def scrub(self) -> None:
+        """Leave nothing in the log of what was removed; not inside a transaction.
+
+        A page that is overwritten in the file still stands as it was in the log.
+        """
+        self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

@@ -1,0 +1,17 @@
+"""The figures of named conversations, in small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from roost.bench.conversations import BAR_BYTES, measure
+
+
+def test_an_idle_conversation_is_small_and_figures_make_sense(tmp_path: Path) -> None:
+    """Memory for an idle one is within its bar; waits among others hold those alone."""
+    found = measure(tmp_path, 2000, 20, 10)
+    assert 100 < found.idle_bytes < BAR_BYTES
+    assert found.few_us > 0
+    assert found.many_us > 0
+    assert 0 < found.alone_ms <= found.among_p99_ms * 50
+    assert found.among_ms <= found.among_p99_ms
