@@ -247,6 +247,23 @@ async def test_a_required_conversation_whose_node_is_gone_is_409() -> None:
         assert (moved.status, moved.headers["x-roost-placement"]) == (200, "lost")
 
 
+async def test_a_required_home_that_is_full_has_its_own_word() -> None:
+    """System 1 told a saturated sticky worker apart from a full fleet."""
+    fleet = msgspec.structs.replace(SETTINGS.fleet, queue_length=0)
+    full = msgspec.structs.replace(settings(), fleet=fleet)
+    async with staged(full, journal=Journal(None, JournalSettings())) as stage:
+        node = stage.add_node(slots=1)
+        node.on_open = saying(node, "ok")
+        await stage.ready()
+        await ask(stage.port, "POST", PATH, turn("hello"))
+        node.on_open = None
+        client = await stage.client()
+        client.send("POST", CHAT, body("busy"))
+        await until(lambda: len(node.opened) == 2, what="its only place is taken")
+        reply = await ask(stage.port, "POST", PATH, turn("more"), x_roost_affinity="require")
+        assert (reply.status, reply.json()["reason"]) == (429, "worker_in_flight_decode_full")
+
+
 async def test_without_keys_no_tokens_are_told() -> None:
     """A gateway that was given no keys neither signs nor reads."""
     async with staged(SETTINGS) as stage:

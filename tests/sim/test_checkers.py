@@ -20,6 +20,7 @@ TALK_CLAIMS = {
     "conversations_never_fork",
     "ends_are_kept",
     "drops_are_told",
+    "homes_are_kept",
 }
 """Broken in `test_talk_claims`."""
 A, B = NodeId("a"), NodeId("b")

@@ -304,6 +304,9 @@ class Infer:
         coordinator = self._mind.coordinator
         if failure.reason == "no_nodes" and not coordinator.models():
             return "no_workers"
+        required = speech.turn.terms.require and speech.past is not None
+        if required and failure.reason in {"queue_full", "queue_timeout", "node_busy"}:
+            return "worker_in_flight_decode_full"
         if failure.reason == "queue_full" and coordinator.capped:
             return "system_in_flight_decode_full"
         if failure.reason == "context_length_exceeded":

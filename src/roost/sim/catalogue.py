@@ -393,6 +393,24 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         "named",
         "conversations_never_fork",
     ),
+    (
+        "required homes ignored",
+        mutants.coordinator(talk_defects.IgnoresRequire),
+        "insisting",
+        "homes_are_kept",
+    ),
+    (
+        "required homes forgotten",
+        mutants.coordinator(talk_defects.ForgetsHomes),
+        "insisting",
+        "homes_are_kept",
+    ),
+    (
+        "the choosy block the line",
+        mutants.coordinator(talk_defects.BlockedByTheChoosy),
+        "insisting",
+        "places_are_used",
+    ),
     ("end told first", mutants.relay(talk_defects.TellsTheEndFirst), "named", "ends_are_kept"),
     ("drops untold", mutants.relay(talk_defects.DropsUntold), "dropping", "tokens_contiguous"),
     (

@@ -99,6 +99,7 @@ class Trace:
     fingerprint: bytes = b""
     received: list[tuple[int, str]] | None = None
     read_whole: bool = False
+    insists: bool = False
     conversation: bytes | None = None
     asked: str = ""
     came_s: float = 0.0

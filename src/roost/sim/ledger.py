@@ -105,7 +105,8 @@ class Ledger:
     def arrived(self, trace: Trace) -> None:
         """A request reached the gateway; one of a named conversation is not complete yet."""
         self.history.traces[trace.request] = trace
-        if trace.conversation is None:
+        # Who insists on a node may wait beside another one that is free.
+        if trace.conversation is None and not trace.insists:
             self._fresh[trace.request] = None
 
     def began(self, request: RequestId, asked: GenerateRequest) -> None:

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 import msgspec
 
 from roost.core.events import Delta, StreamEvent
-from roost.core.ids import ConversationKey, RequestId
+from roost.core.ids import ConversationKey, ModelId, RequestId
 from roost.core.pin import Pin
 from roost.core.request import GenerateRequest, Message, Terms
 from roost.fleet.conversation_effects import Begin, ConversationEffect
 from roost.fleet.conversations import Conversations
+from roost.fleet.coordinator import Coordinator
+from roost.fleet.effects import Effect
+from roost.fleet.line import Entry, Line
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.relay_effects import RelayEffect, Send
+from roost.fleet.routing import Dice
 from roost.fleet.said import Said
+from roost.fleet.settings import FleetSettings
 from roost.sim.talks import Speech, Talks
 
 
@@ -86,6 +91,40 @@ class KeepsTheUnanswered(Talks):
             past = self._said.get(speech.key, ())
             self._said[speech.key] = (*past, Message("user", speech.words))
         super().over(request, answered, pin)
+
+
+class IgnoresRequire(Coordinator):
+    """Who requires its home is treated like everybody else."""
+
+    def on_request(
+        self, terms: Terms, model: ModelId, now: float, said: Said | None = None
+    ) -> list[Effect]:
+        """Hear nothing of it."""
+        return super().on_request(msgspec.structs.replace(terms, require=False), model, now, said)
+
+
+class ForgetsHomes(Coordinator):
+    """Whoever requires its home is told that it is gone, whatever is known of it."""
+
+    def on_request(
+        self, terms: Terms, model: ModelId, now: float, said: Said | None = None
+    ) -> list[Effect]:
+        """Look nothing up."""
+        chain = () if terms.require else terms.chain
+        return super().on_request(msgspec.structs.replace(terms, chain=chain), model, now, said)
+
+
+class _Rigid(Line):
+    def append(self, entry: Entry) -> None:
+        super().append(msgspec.structs.replace(entry, choosy=False))
+
+
+class BlockedByTheChoosy(Coordinator):
+    """Who waits for one node alone is taken for a sign that there is no room anywhere."""
+
+    def __init__(self, settings: FleetSettings, dice: Dice) -> None:
+        super().__init__(settings, dice)
+        self._books.queue = _Rigid(settings.class_one_in)
 
 
 class TellsTheEndFirst(Relay):

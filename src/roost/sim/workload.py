@@ -199,6 +199,12 @@ class Workload:
             most *= 10
         return most
 
+    def _insists(self, talk: Speaker) -> bool:
+        """Whether a turn goes home or nowhere."""
+        if not self._traffic.insist or talk.turn < 2 or talk.key is not None:
+            return False
+        return talk.dice.random() < self._traffic.insist
+
     def send(self, talk: Speaker, manners: Manners) -> Trace:
         """Put a turn's request on its way."""
         self._requests += 1
@@ -216,11 +222,14 @@ class Workload:
             class_=talk.class_,
             on_loss="replay" if manners.replays else "error",
         )
+        insists = self._insists(talk)
+        terms = msgspec.structs.replace(terms, require=insists, has_past=insists)
         request = msgspec.structs.replace(request, return_tokens=manners.replays)
         oracle = tuple(answer_of(request))
         trace = Trace(rid, request.model, talk.turn, self._world.now, oracle)
         trace.tenant, trace.class_ = talk.tenant, talk.class_
         trace.replays, trace.prompt_tokens = manners.replays, len(prompt_tokens(request))
+        trace.insists = insists
         trace.conversation, trace.asked = talk.key, messages[-1].content
         asked = Asked(trace, request, terms, messages, manners, lambda: talk.answered(trace))
         keyed = repeats.plan(self._traffic, talk.dice)
