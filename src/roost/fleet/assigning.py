@@ -111,7 +111,7 @@ class Assigner:
     def _dispatch(self, call: Call, ask: Ask, choice: Choice, now: float) -> None:
         books, prospects = self._books, self._books.prospects
         chosen = choice.chosen
-        books.serve(call)
+        books.serve(call, now)
         call.attempt += 1
         call.node = choice.node
         call.queued_s += now - call.waiting_since_s
@@ -121,7 +121,7 @@ class Assigner:
         why = "runtime_back" if choice.node in call.resting else choice.why
         prefill = ask.prompt_tokens - (ask.cached_tokens if choice.placement == "warm" else 0)
         tokens = prospects.need_tokens(call, chosen)
-        share = Share(tokens, max(0, prefill), recovering=call.failures > 0)
+        share = Share(tokens, max(0, prefill), recovering=call.failures > 0, since_s=now)
         books.leases.take(call.id, call.attempt, choice.node, call.model, share)
         predicted_s = prospects.predicted_s(ask, chosen)
         attempt = Attempt(call.attempt, choice, why, now, predicted_s, resumes_at=call.resumes_at)

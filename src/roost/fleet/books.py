@@ -19,13 +19,13 @@ from roost.fleet.effects import Answer, Effect, Report, Waiting, Withdraw
 from roost.fleet.leases import Lease, Leases
 from roost.fleet.line import Entry, Line, News
 from roost.fleet.prospects import Prospects
-from roost.fleet.rates import Rate
 from roost.fleet.receipts import Receipts
 from roost.fleet.registry import Registry
 from roost.fleet.retrying import Recovery
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
 from roost.fleet.views import QueueView
+from roost.fleet.waits import Waits
 
 Timer = tuple[Literal["queue", "request"], RequestId]
 
@@ -40,7 +40,7 @@ class Books:
         self.leases = Leases()
         self.prospects = Prospects(settings, self.registry, self.leases)
         self.recovery = Recovery(settings)
-        self.freed: dict[ModelId, Rate] = {}
+        self.waits = Waits(settings.rate_window_s)
         self.calls = Calls()
         self.receipts = Receipts(settings)
         self.queue = Line(settings.class_one_in)
@@ -64,20 +64,27 @@ class Books:
             self.queue.append(entry_of(call))
         else:
             self.queue.push_front(entry_of(call))
+        self.waits.begun(call.model, now)
 
-    def serve(self, call: Call) -> None:
+    def serve(self, call: Call, now: float) -> None:
         """A request gets its place, on its tenant's account, whether or not it had to wait."""
         if call.id in self.queue:
             self.timers.drop(("queue", call.id))
             self.queue.served(call.id)
+            self._look_who_waits(call.model, now)
         else:
             terms = call.terms
             self.queue.passed_by(terms.tenant, call.cost, terms.weight, talk_of(call))
 
-    def unqueue(self, call: Call) -> None:
+    def unqueue(self, call: Call, now: float) -> None:
         """Take a request out of the line, if it is in it."""
         self.timers.drop(("queue", call.id))
-        self.queue.remove(call.id)
+        if self.queue.remove(call.id):
+            self._look_who_waits(call.model, now)
+
+    def _look_who_waits(self, model: ModelId, now: float) -> None:
+        if not self.queue.by_model().get(model):
+            self.waits.ended(model, now)
 
     def waiting(self, request: RequestId) -> Call:
         """The request behind an entry of the line."""
@@ -110,27 +117,21 @@ class Books:
         if call.trail and call.now_on.ended_s is None:
             call.now_on.ended_s = now
         self.receipts.keep(call, outcome, now)
-        self.unqueue(call)
+        self.unqueue(call, now)
         self.timers.drop(("request", call.id))
         self.calls.end(call)
 
     def free(self, lease: Lease, now: float) -> None:
         """A place has come back."""
-        rate = self.freed.get(lease.model)
-        if rate is None:
-            rate = self.freed[lease.model] = Rate(self.settings.rate_window_s)
-        rate.note(now)
+        self.waits.returned(lease.model, now - lease.since_s, now)
 
     def eta_s(self, model: ModelId, ahead: int, now: float) -> float | None:
-        """Seconds until a place is free for somebody with so many ahead; None if not measured."""
-        rate = self.freed.get(model)
-        per_s = None if rate is None else rate.per_s(now)
-        return (ahead + 1) / per_s if per_s else None
+        """Seconds until a place is free for somebody with so many ahead; None if not known."""
+        return self.waits.foretell_s(model, self.leases.taken(model), ahead, now)
 
     def hint_s(self, model: ModelId, now: float) -> int:
         """Whole seconds after which somebody who is refused now should come back."""
-        ahead = self.queue.by_model().get(model, 0)
-        eta_s = self.eta_s(model, ahead, now)
+        eta_s = self.eta_s(model, self.queue.by_model().get(model, 0), now)
         return refusals.hint_s(eta_s, self.settings.retry_after_default_s)
 
     def tell(self, news: News, now: float) -> Waiting:

@@ -24,6 +24,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     node: NodeId
     model: ModelId
     tokens: int = 0
+    since_s: float = 0.0
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
@@ -35,6 +36,7 @@ class Share(msgspec.Struct, frozen=True, gc=False):
     tokens: int = 0
     prefill: int = 0
     recovering: bool = False
+    since_s: float = 0.0
 
 
 NOTHING = Share()
@@ -59,6 +61,7 @@ class Leases:
         self._leases: dict[tuple[RequestId, int], Lease] = {}
         self._places: dict[tuple[NodeId, ModelId], _Taken] = {}
         self._by_node: dict[NodeId, int] = {}
+        self._by_model: Counter[ModelId] = Counter()
         self._prefilling: dict[tuple[RequestId, int], int] = {}
         self._recovering: Counter[NodeId] = Counter()
         self._hit: set[tuple[RequestId, int]] = set()
@@ -80,7 +83,9 @@ class Leases:
         key = (request, attempt)
         assert key not in self._leases, "an attempt takes one lease"
         self._taken += 1
-        lease = Lease(LeaseId(self._taken), request, attempt, node, model, share.tokens)
+        lease = Lease(
+            LeaseId(self._taken), request, attempt, node, model, share.tokens, share.since_s
+        )
         self._leases[key] = lease
         place = self._places.get((node, model))
         if place is None:
@@ -88,6 +93,7 @@ class Leases:
         place.held += 1
         place.tokens += share.tokens
         self._by_node[node] = self._by_node.get(node, 0) + 1
+        self._by_model[model] += 1
         if share.prefill:
             self._prefilling[key] = share.prefill
             place.ahead += share.prefill
@@ -123,11 +129,14 @@ class Leases:
         place.held -= 1
         place.tokens -= lease.tokens
         self._by_node[lease.node] -= 1
+        self._by_model[lease.model] -= 1
         assert place.held >= 0, "released more than was taken"
         self._changed.add(lease.node)
         # Models and nodes that come and go would pile up.
         if not place.held:
             del self._places[lease.node, lease.model]
+        if not self._by_model[lease.model]:
+            del self._by_model[lease.model]
         if not self._by_node[lease.node]:
             del self._by_node[lease.node], self._recovering[lease.node]
         return lease
@@ -146,6 +155,10 @@ class Leases:
     def in_flight(self, node: NodeId) -> int:
         """Places taken on this node."""
         return self._by_node.get(node, 0)
+
+    def taken(self, model: ModelId) -> int:
+        """Places taken for this model, on all nodes."""
+        return self._by_model[model]
 
     def tokens(self, node: NodeId, model: ModelId) -> int:
         """KV tokens reserved on this node for this model."""

@@ -28,10 +28,10 @@ class Mean:
     value: float = 0.0
     count: int = 0
 
-    def note(self, value: float) -> None:
-        """One more value."""
+    def note(self, value: float, newest: float = _NEWEST) -> None:
+        """One more value, which counts for a share of `newest` at least."""
         self.count += 1
-        self.value += (value - self.value) * max(1 / self.count, _NEWEST)
+        self.value += (value - self.value) * max(1 / self.count, newest)
 
 
 @dataclass(slots=True)

@@ -14,26 +14,26 @@ from roost.sim.history import History
 from roost.sim.play import Parts, Stage
 from roost.sim.scenario import Machines, Scenario, Traffic
 
-_UNEQUAL = (
+UNEQUAL = (
     Machines(count=2, slots=4),
     Machines(count=1, slots=4, slower=4.0),
     Machines(count=1, slots=4, slower=0.5),
 )
-_EQUAL = (Machines(count=4, slots=4),)
+EQUAL = (Machines(count=4, slots=4),)
 _BASE = Traffic(rate_per_s=1.4, turns=(1, 4), words=(40, 300), max_tokens=(8, 60))
 WORLDS: dict[str, Scenario] = {
-    "equal nodes": Scenario("", 240.0, _EQUAL, _BASE),
-    "unequal nodes": Scenario("", 240.0, _UNEQUAL, _BASE),
+    "equal nodes": Scenario("", 240.0, EQUAL, _BASE),
+    "unequal nodes": Scenario("", 240.0, UNEQUAL, _BASE),
     "shared prefixes": Scenario(
         "",
         240.0,
-        _EQUAL,
+        EQUAL,
         msgspec.structs.replace(_BASE, prefixes=12, prefix_words=900, words=(10, 60)),
     ),
     "unequal, shared, long tail": Scenario(
         "",
         240.0,
-        _UNEQUAL,
+        UNEQUAL,
         msgspec.structs.replace(_BASE, prefixes=12, prefix_words=900, long_answers=0.1),
     ),
 }

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 import msgspec
 
-from roost.sim import policies
+from roost.sim import etas, policies
 from roost.sim import tape as tape_format
 from roost.sim.batch import Job, cores, killed, played
 from roost.sim.catalogue import CATALOGUE
@@ -68,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _claims(known)
     if options.mutants:
         return _sweep(known, options.mutants, options.jobs)
+    if options.etas:
+        etas.tabulate(options.etas, etas.worlds(known))
+        return 0
     if options.policies:
         policies.tabulate(options.policies)
         return 0
@@ -96,6 +99,7 @@ def _options(names: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="a line for every run")
     parser.add_argument("--claims", action="store_true", help="list scenarios and checkers")
     parser.add_argument("--mutants", type=int, metavar="SEEDS", help="sweep defective machines")
+    parser.add_argument("--etas", type=int, metavar="SEEDS", help="how good foretold waits are")
     parser.add_argument("--policies", type=int, metavar="SEEDS", help="compare routing policies")
     return parser
 
