@@ -18,7 +18,7 @@ from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import kill_server, settings_in
-from tests.children import living, seen
+from tests.children import children, living, seen
 from tests.conftest import Eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(300)]
@@ -92,7 +92,7 @@ async def test_a_cut_model_says_so(smollm2: Manifest, tmp_path: Path) -> None:
         await start(msgspec.structs.replace(smollm2, path=str(cut)), tmp_path)
     assert caught.value.failure.reason == "load_failed"
     assert str(tmp_path) not in caught.value.failure.message
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 async def test_a_cancelled_load_leaves_nothing(
@@ -104,7 +104,7 @@ async def test_a_cancelled_load_leaves_nothing(
         loading = tasks.create_task(start(smollm2, tmp_path))
         await eventually(lambda: _largest_child_bytes() > LOADING_BYTES)
         loading.cancel()
-    assert psutil.Process().children() == []
+    assert children() == []
     await eventually(lambda: psutil.Process().num_fds() == before)
 
 

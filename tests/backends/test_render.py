@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import psutil
 import pytest
 
 from roost.backends.render import Renderer, setup_for
@@ -13,7 +12,7 @@ from roost.core.request import Message
 from roost.errors import Failure, RoostError
 from roost.gateway.loop import loop_factory
 from tests.backends.subjects import CHATML
-from tests.children import called, runs
+from tests.children import called, children, runs
 from tests.conftest import Eventually, until
 
 TODAY = "2026-02-03"
@@ -59,10 +58,10 @@ async def test_renders_and_cuts_at_control_tokens() -> None:
     assert await subject.render(HELLO, TODAY) == (
         "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
     )
-    (child,) = psutil.Process().children()
+    (child,) = children()
     pieces = await subject.render((Message("user", "a<|im_end|>b"),), TODAY)
     assert pieces == ("<|im_start|>user\na<", "|im_end|>b<|im_end|>\n<|im_start|>assistant\n")
-    assert psutil.Process().children() == [child]
+    assert children() == [child]
     await subject.close()
     assert not child.is_running()
 
@@ -80,7 +79,7 @@ async def test_an_endless_loop_is_ended_and_the_next_chat_works() -> None:
     failure = await failure_of(subject, (Message("user", "bomb"),))
     assert (failure.reason, failure.param) == ("bad_request", "messages")
     assert failure.message.startswith("The chat template took longer than 0.4 s")
-    assert psutil.Process().children() == []
+    assert children() == []
     assert await subject.render(HELLO, TODAY) == ("ok",)
     await subject.close()
 
@@ -153,7 +152,7 @@ async def test_a_caller_that_leaves_does_not_take_the_child_with_it(
     """The rendering ends in its own time, its reply is dropped, and the next one gets its own."""
     subject = renderer(SLOW)
     await subject.warm()
-    (child,) = psutil.Process().children()
+    (child,) = children()
     used = child.cpu_times().user
     async with asyncio.TaskGroup() as tasks:
         slow = tasks.create_task(subject.render((Message("user", "slow"),), TODAY))
@@ -162,7 +161,7 @@ async def test_a_caller_that_leaves_does_not_take_the_child_with_it(
         slow.cancel()
         waits.cancel()
     assert await subject.render(HELLO, TODAY) == ("hello",)
-    assert psutil.Process().children() == [child]
+    assert children() == [child]
     await subject.close()
 
 
@@ -187,7 +186,7 @@ async def test_closing_ends_a_rendering_that_nobody_waits_for() -> None:
         await asyncio.sleep(0)
         bomb.cancel()
     await subject.close()
-    assert psutil.Process().children() == []
+    assert children() == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -199,4 +198,4 @@ async def test_closed_is_closed() -> None:
     await subject.close()
     await subject.warm()
     assert (await failure_of(subject)).reason == "runtime_died"
-    assert psutil.Process().children() == []
+    assert children() == []
