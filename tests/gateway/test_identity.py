@@ -177,6 +177,13 @@ async def test_hints_bring_requests_of_one_agent_together(
     assert again.headers["x-roost-node"] == plain.headers["x-roost-node"]
 
 
+async def test_a_page_may_read_the_token(stage: Stage) -> None:
+    """A browser keeps reply headers from pages unless it is told otherwise."""
+    reply = await ask(stage.port, "POST", CHAT, body("q"), origin="http://localhost:3000")
+    assert reply.headers["access-control-allow-origin"] == "http://localhost:3000"
+    assert "x-roost-session" in reply.headers["access-control-expose-headers"].split(", ")
+
+
 async def test_a_hint_that_is_too_long_is_none(stage: Stage) -> None:
     """Nobody is refused for a hint."""
     reply = await ask(stage.port, "POST", CHAT, body("q", prompt_cache_key="x" * 1000))

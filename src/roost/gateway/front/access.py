@@ -24,7 +24,10 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 PREFLIGHT_AGE_S = b"600"
-EXPOSED = b"x-roost-request-id, x-roost-reattach-s, idempotency-replayed, location, retry-after"
+EXPOSED = (
+    b"x-roost-request-id, x-roost-session, x-roost-node, x-roost-placement, x-roost-cached-tokens, "
+    b"x-roost-reattach-s, idempotency-replayed, location, retry-after"
+)
 """What a page may read of a reply, besides the few headers that any page may."""
 
 Fields: TypeAlias = Mapping[bytes, bytes]
