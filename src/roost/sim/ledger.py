@@ -52,6 +52,7 @@ class Ledger:
         """A node has a new link; whatever was out on the old one is void."""
         self.gone(node)
         self._broken.discard(node)
+        self._asked = {key: until for key, until in self._asked.items() if key[0] != node}
         self.heard(node)
 
     def reported(self, node: NodeId, status: NodeStatus) -> None:
