@@ -6,7 +6,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-fast sim sim-mutants drills bench-gateway bench-overload demo docs format clean
+.PHONY: help install check test test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ drills: $(STAMP) ## kill, flood, stall and leave real processes
 
 bench-gateway: $(STAMP) ## CPU and latency the gateway adds
 	$(BIN)/python -m roost.bench.gateway
+
+bench-sessions: $(STAMP) ## a next turn's first token, wherever its KV was; MODEL=file.gguf
+	$(BIN)/python -m roost.bench.sessions --real $(MODEL)
 
 bench-overload: $(STAMP) ## goodput, refusals and recovery at ten times the capacity
 	$(BIN)/python -m roost.bench.overload
