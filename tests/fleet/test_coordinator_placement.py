@@ -33,6 +33,11 @@ def ran(load_s: float, idle_s: float | None = 0.0, model: str = "m") -> RuntimeV
     return RuntimeView(ModelId(model), "s", "ready", name, load_s=load_s, idle_s=idle_s)
 
 
+def taken() -> NodeStatus:
+    """A node whose one place has another model in it, which nobody has wanted for ages."""
+    return report(ran(2.0, 1e9, "other"), loads=(LoadView(MODEL, (OTHER,)),))
+
+
 def started(settings: FleetSettings = ONE, /, **nodes: NodeStatus) -> Fleet:
     """A fleet of these nodes, by name."""
     fleet = Fleet(settings)
@@ -149,10 +154,10 @@ def test_who_was_refused_by_the_only_runtime_waits_for_it() -> None:
 
 def test_a_long_line_wants_one_more_and_one_at_a_time() -> None:
     """Once those who wait have waited longer than a load, the cheapest node is asked."""
-    fleet = started(a=report(ran(2.0)), b=report(), c=report())
+    fleet = started(a=report(ran(2.0)), b=taken(), c=taken())
     for number in range(4):
         fleet.ask(f"r{number}")
-    now = {"a": report(ran(2.0)), "b": report(), "c": report()}
+    now = {"a": report(ran(2.0)), "b": taken(), "c": taken()}
     assert of(later(fleet, 1.0, **now) + later(fleet, 1.9, **now), Want) == []
     (want,) = of(later(fleet, 0.3, **now), Want)
     assert (want.model, want.node in {"b", "c"}) == (MODEL, True)
@@ -165,26 +170,47 @@ def test_a_long_line_wants_one_more_and_one_at_a_time() -> None:
 
 def test_a_line_that_moves_faster_than_a_load_wants_nothing() -> None:
     """Places become free twice a second: waiting is cheaper than a load of two seconds."""
-    fleet = started(a=report(ran(2.0)), b=report())
+    fleet = started(a=report(ran(2.0)), b=taken())
     for number in range(30):
         fleet.ask(f"r{number}")
         fleet.ask(f"s{number}")
-        assert of(later(fleet, 0.5, a=report(ran(2.0)), b=report()), Want) == []
+        assert of(later(fleet, 0.5, a=report(ran(2.0)), b=taken()), Want) == []
         fleet.finish(f"r{number}")
         fleet.finish(f"s{number}")
 
 
 def test_a_node_that_does_nothing_is_asked_again_after_a_while() -> None:
     """A wish may be lost with its link, or not be granted."""
-    fleet = started(a=report(ran(2.0)), b=report())
+    fleet = started(a=report(ran(2.0)), b=taken())
     for number in range(3):
         fleet.ask(f"r{number}")
     later(fleet, 1.0, a=report(ran(2.0)))
-    assert of(later(fleet, 2.1, a=report(ran(2.0)), b=report()), Want) == [Want(NodeId("b"), MODEL)]
+    assert of(later(fleet, 2.1, a=report(ran(2.0)), b=taken()), Want) == [Want(NodeId("b"), MODEL)]
     effects = []
     for _ in range(6):
-        effects += of(later(fleet, 1.0, a=report(ran(2.0)), b=report()), Want)
+        effects += of(later(fleet, 1.0, a=report(ran(2.0)), b=taken()), Want)
     assert effects == [Want(NodeId("b"), MODEL)]
+
+
+def test_a_full_runtime_wants_another_where_there_is_room_for_it() -> None:
+    """Nobody waits yet; nobody loses anything by it, and no second wish while it loads."""
+    fleet = started(a=report(ran(2.0)), b=report(), c=taken())
+    now = {"a": report(ran(2.0)), "b": report(), "c": taken()}
+    fleet.ask("r1")
+    assert of(later(fleet, 1.0, **now), Want) == []
+    fleet.ask("r2")
+    assert of(later(fleet, 1.0, **now), Want) == [Want(NodeId("b"), MODEL)]
+    now["b"] = report(coming())
+    assert of(later(fleet, 1.0, **now), Want) == []
+
+
+def test_a_fleet_without_a_line_grows_too() -> None:
+    """Where nobody may wait, who is refused would never show as a line."""
+    fleet = started(FleetSettings(replicas=1, queue_length=0), a=report(ran(2.0)), b=report())
+    for number in range(3):
+        fleet.ask(f"r{number}")
+    now = {"a": report(ran(2.0)), "b": report()}
+    assert of(later(fleet, 1.0, **now), Want) == [Want(NodeId("b"), MODEL)]
 
 
 def test_a_model_without_room_is_asked_for_where_models_take_turns() -> None:

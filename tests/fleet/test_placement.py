@@ -27,6 +27,7 @@ OTHER = ModelId("other")
 NOBODY = Demand()
 ONE = Aim()
 LONG = Demand(waiting=9, waited_s=1.0, eta_s=60.0)
+FULL = Demand(full=True)
 
 
 def cold(node: NodeId, load_s: float = 2.0, *evicts: Evicted, **how: object) -> Site:
@@ -108,6 +109,12 @@ def test_a_node_with_room_beats_one_that_would_evict() -> None:
         (ONE, [ready(A), cold(B, wait_s=None)], LONG, 1),
         (ONE, [ready(A), loading(B), cold(C)], LONG, 1),
         (ONE, [ready(A), ready(B), cold(C)], LONG, 3),
+        (ONE, [ready(A), cold(B)], FULL, 2),
+        (ONE, [ready(A), cold(B, 2.0, Evicted(OTHER, 8.0, 9.0))], FULL, 0),
+        (ONE, [ready(A), cold(B, wait_s=1.0, why="young")], FULL, 0),
+        (ONE, [ready(A), loading(B), cold(C)], FULL, 0),
+        (ONE, [cold(A)], FULL, 0),
+        (Aim(replicas=0), [ready(A), cold(B)], FULL, 0),
         (Aim(keep=2), [cold(A), cold(B), cold(C)], NOBODY, 2),
         (Aim(keep=2), [ready(A), cold(B)], LONG, 2),
         (Aim(replicas=0), [ready(A), cold(B)], LONG, 1),
@@ -154,6 +161,16 @@ def test_a_model_that_nobody_runs_is_asked_for_where_all_are_busy() -> None:
     assert to_ask(ONE, [stuck, before], LONG) == before
 
 
+def test_what_is_good_to_have_takes_nobodys_place() -> None:
+    """Full runtimes and a short line: where there is room, and nowhere else."""
+    evicting = cold(A, 0.1, Evicted(OTHER, 8.0, 1e9))
+    short = Demand(1, 0.0, 0.05, full=True)
+    assert to_ask(ONE, [ready(C), evicting, cold(B)], FULL) == cold(B)
+    assert to_ask(ONE, [ready(C), evicting, cold(B)], short) == cold(B)
+    assert to_ask(ONE, [ready(C), evicting], short) is None
+    assert to_ask(ONE, [ready(C), evicting, cold(B)], LONG) == evicting
+
+
 def test_what_is_kept_takes_nobodys_place() -> None:
     """Two models that are kept in room for one would evict each other for ever."""
     evicting = cold(A, 2.0, Evicted(OTHER, 8.0, 1e9))
@@ -178,7 +195,11 @@ SITES = st.lists(
     unique_by=lambda site: site.node,
 )
 DEMANDS = st.builds(
-    Demand, st.integers(0, 9), st.floats(0, 90), st.one_of(st.none(), st.floats(0, 90))
+    Demand,
+    st.integers(0, 9),
+    st.floats(0, 90),
+    st.one_of(st.none(), st.floats(0, 90)),
+    st.booleans(),
 )
 
 
@@ -194,4 +215,4 @@ def test_whoever_is_asked_is_cold_and_wanted(
     if asked is not None:
         assert asked.state == "cold"
         assert have < wanted(aim, sites, demand)
-        assert demand.waiting or keep > have
+        assert demand.waiting or keep > have or (demand.full and not asked.evicts)

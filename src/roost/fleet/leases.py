@@ -160,6 +160,10 @@ class Leases:
         """Places taken for this model, on all nodes."""
         return self._by_model[model]
 
+    def models(self) -> Collection[ModelId]:
+        """Models that somebody has a place for."""
+        return self._by_model.keys()
+
     def tokens(self, node: NodeId, model: ModelId) -> int:
         """KV tokens reserved on this node for this model."""
         return self._places.get((node, model), _UNTOUCHED).tokens

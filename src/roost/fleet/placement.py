@@ -61,12 +61,14 @@ class Site(msgspec.Struct, frozen=True):
 class Demand(msgspec.Struct, frozen=True):
     """Who waits at the gateway: how many, since when there is a line, how long the last waits yet.
 
-    `eta_s` is None before there is a measured rate.
+    `eta_s` is None before there is a measured rate. `full` is whether every place of the runtimes
+    that there are is taken: the next to come will wait, or be refused where there is no line.
     """
 
     waiting: int = 0
     waited_s: float = 0.0
     eta_s: float | None = None
+    full: bool = False
 
     @property
     def queue_s(self) -> float:
@@ -110,17 +112,16 @@ def price_s(site: Site) -> float | None:
 def wanted(aim: Aim, sites: Sequence[Site], demand: Demand) -> int:
     """How many runtimes of a model there should be, loads under way included.
 
-    One more than there are if the line in front of them takes longer than the cheapest load; one
-    at a time, since a load under way may be all that was missing.
+    One more than there are if the line in front of them takes longer than the cheapest load, or if
+    they are full and a node has room that nobody uses. One at a time, since a load under way may be
+    all that was missing.
     """
     ready, loading = count(sites)
     least = max(aim.keep, 1 if demand.waiting else 0)
-    if not ready or loading or not demand.waiting or not aim.replicas:
+    if not ready or loading or not aim.replicas:
         return least
-    price = cheapest_s(sites)
-    if price is None or demand.queue_s <= price:
-        return least
-    return max(least, ready + 1)
+    more = _pays(sites, demand) or (demand.full and any(map(_has_room, sites)))
+    return max(least, ready + 1) if more else least
 
 
 def count(sites: Sequence[Site]) -> tuple[int, int]:
@@ -155,13 +156,23 @@ def to_ask(aim: Aim, sites: Sequence[Site], demand: Demand) -> Site | None:
     if ready + loading >= wanted(aim, sites, demand):
         return None
     able = [site for site in sites if site.state == "cold" and site.hears]
-    if not demand.waiting:
-        # Two models that are kept, and room for one: they would evict each other for ever.
-        able = [site for site in able if not site.why and not site.evicts]
+    if not demand.waiting or (ready and not _pays(sites, demand)):
+        # Nobody loses a runtime for what is merely good to have. Two models that are kept, and room
+        # for one: they would evict each other for ever.
+        able = [site for site in able if _has_room(site)]
     best = cheapest(able)
     if not best and not ready and not loading:
         best = frozenset(site.node for site in able if site.why != "too_large")
     return min((site for site in able if site.node in best), key=_busy, default=None)
+
+
+def _pays(sites: Sequence[Site], demand: Demand) -> bool:
+    price = cheapest_s(sites)
+    return bool(demand.waiting) and price is not None and demand.queue_s > price
+
+
+def _has_room(site: Site) -> bool:
+    return site.state == "cold" and not site.why and not site.evicts
 
 
 def _busy(site: Site) -> tuple[bool, int]:

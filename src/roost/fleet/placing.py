@@ -21,7 +21,7 @@ _STATES: dict[str, SiteState] = {"ready": "ready", "coming": "loading", "cold": 
 
 
 class Placer:
-    """Looks at every model that somebody waits for, or that is to be kept."""
+    """Looks at every model that somebody waits for or runs, or that is to be kept."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -37,7 +37,8 @@ class Placer:
         waiting = self._books.queue.by_model()
         since_s = self._waiting_since_s
         self._waiting_since_s = {model: since_s.get(model, now) for model in waiting}
-        for model in sorted({*waiting, *map(ModelId, self._books.settings.keep)}):
+        kept = map(ModelId, self._books.settings.keep)
+        for model in sorted({*waiting, *kept, *self._books.leases.models()}):
             sites, demand = self.sites(model, now), self._demand(model, now)
             site = placement.to_ask(self._aim(model), sites, demand)
             if site is not None:
@@ -127,10 +128,13 @@ class Placer:
         books = self._books
         waiting = books.queue.by_model().get(model, 0)
         capped = 0 < books.settings.max_decodes <= len(books.leases)
-        if not waiting or capped:
+        if capped:
             return Demand()
+        full = _is_full(books.prospects.candidates(model, now))
+        if not waiting:
+            return Demand(full=full)
         waited_s = now - self._waiting_since_s.get(model, now)
-        return Demand(waiting, waited_s, books.eta_s(model, waiting - 1, now))
+        return Demand(waiting, waited_s, books.eta_s(model, waiting - 1, now), full)
 
     def _ask(self, node: NodeId, model: ModelId, now: float) -> None:
         board = self._books.prospects.board
@@ -143,6 +147,12 @@ class Placer:
         for key in [key for key, until_s in board.asked.items() if until_s <= now]:
             del board.asked[key]
             board.touch(key[0])
+
+
+def _is_full(field: Field) -> bool:
+    """Whether the model has runtimes that take work, and not a place is left on any."""
+    ready = [one.closed for one in field.candidates if one.stage == "ready"]
+    return "busy" in ready and "" not in ready
 
 
 def _site_view(site: Site) -> SiteView:
