@@ -43,6 +43,10 @@ def _nobody_waits(h: History, t: Trace) -> None:
     h.wishes = [Wish(1.0, A, M, waiting=0, under_way=0)]
 
 
+def _places_are_left(h: History, t: Trace) -> None:
+    h.wishes = [Wish(1.0, A, M, waiting=0, under_way=0, places=1, roomy=True)]
+
+
 def _already_coming(h: History, t: Trace) -> None:
     h.wishes = [Wish(1.0, A, M, waiting=3, under_way=1)]
 
@@ -70,6 +74,7 @@ def _one_too_many(h: History, t: Trace) -> None:
 BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("one_load_for_all", _second_load),
     ("wishes_have_reasons", _nobody_waits),
+    ("wishes_have_reasons", _places_are_left),
     ("wishes_have_reasons", _already_coming),
     ("room_before_eviction", _room_elsewhere),
     ("busy_runtimes_stay", _stopped_at_work),

@@ -194,12 +194,22 @@ def _second_turn_is_warm(history: History) -> Iterator[str]:
         if trace.previous is None or not trace.opened:
             continue
         opened = trace.opened[0]
+        if opened.why == "home_cold" and _made_room(history, trace):
+            continue
         if opened.placement != "warm" and opened.why not in _GOOD_REASONS:
             yield f"{trace.request}, turn {trace.turn}, was {opened.placement} ({opened.why})"
         elif (
             opened.placement == "warm" and _undisturbed(history, trace) and not trace.cached_tokens
         ):
             yield f"{trace.request}, turn {trace.turn}, came home and found nothing cached"
+
+
+def _made_room(history: History, trace: Trace) -> bool:
+    """Whether a runtime of the model had to go for another model until this turn."""
+    return any(
+        one.model == trace.model and one.told_s is not None and one.told_s <= trace.opened[0].at_s
+        for one in history.residences
+    )
 
 
 def _undisturbed(history: History, trace: Trace) -> bool:
@@ -333,7 +343,7 @@ CHECKERS = (
     ),
     Checker(
         "second_turn_is_warm",
-        "While nothing fails, a conversation comes home, or its home was busy or slower.",
+        "While nothing fails, a conversation comes home, or that was busy, slower or made room.",
         _second_turn_is_warm,
     ),
     Checker(

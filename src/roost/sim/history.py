@@ -190,13 +190,19 @@ class Ownership:
 
 @dataclass(slots=True)
 class Wish:
-    """A node was asked to load a model: who waited for it, and how many loads were under way."""
+    """A node was asked to load a model: who waited for it, and how many loads were under way.
+
+    `places` counts nodes that run it and had a place left; `roomy` says that the node had room for
+    one more without driving anything out.
+    """
 
     at_s: float
     node: NodeId
     model: ModelId
     waiting: int
     under_way: int
+    places: int = 0
+    roomy: bool = False
 
 
 @dataclass(slots=True)

@@ -183,7 +183,11 @@ class Ledger:
         outlooks = self._outlooks(model, now)
         waiting = sum(t.model == model and _waits(t) for t in self.history.traces.values())
         under_way = sum(one == "coming" for one in outlooks.values())
-        self.history.wishes.append(Wish(now, node, model, waiting, under_way))
+        ready = [one for one, how in outlooks.items() if how == "ready"]
+        places = sum(self._has_room(one, model, now) for one in ready)
+        loads = self._reports[node].loads or ()
+        roomy = bool(ready) and all(load.model != model for load in loads)
+        self.history.wishes.append(Wish(now, node, model, waiting, under_way, places, roomy))
         self._asked[node, model] = now + self.history.want_s
 
     def _outlooks(self, model: ModelId, now: float) -> dict[NodeId, Outlook]:

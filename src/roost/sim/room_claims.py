@@ -25,7 +25,7 @@ def _wishes_have_reasons(history: History) -> Iterator[str]:
     for wish in history.wishes:
         if wish.model in history.kept:
             continue
-        if not wish.waiting:
+        if not wish.waiting and (wish.places or not wish.roomy):
             yield f"{wish.node} was asked for {wish.model}, for which nobody waits"
         if wish.under_way:
             yield f"{wish.node} was asked for {wish.model}, which {wish.under_way} others load"
@@ -75,7 +75,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     (
         "wishes_have_reasons",
-        "A node is asked to load what somebody waits for and nobody loads, or what is kept.",
+        "What a node is asked for nobody loads, and is waited for, kept, or full and fits there.",
         _wishes_have_reasons,
     ),
     (
