@@ -29,7 +29,7 @@ import msgspec
 
 from roost.backends.base import Prepared, SavedState
 from roost.core.events import StreamEvent
-from roost.core.ids import ModelId, RuntimeId, SessionId
+from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
 from roost.node.boarding import no_model
@@ -210,6 +210,11 @@ class Agent:
         for effect in self._workshop.sessions.on_demoted(session, ok=ok, now=now):
             self._outgoing.add(effect)
         return self._finish(now)
+
+    def on_forget(self, tenant: TenantId, now: float) -> list[Effect]:
+        """Nobody asks for this tenant any more: free what is kept of it."""
+        self._workshop.forget(tenant)
+        return self._finish_changed(now)
 
     # The node.
 

@@ -14,7 +14,7 @@ from functools import partial
 
 import msgspec
 
-from roost.core.ids import ModelId
+from roost.core.ids import ModelId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.node.agent import DRAINING, Agent, AgentStatistics
 from roost.node.effects import Effect
@@ -98,6 +98,10 @@ class NodeLoop:
     async def set_models(self, offers: Iterable[ModelOffer]) -> None:
         """These models are installed now."""
         await self._hands.tell(partial(self._agent.on_models, tuple(offers)))
+
+    async def forget(self, tenant: TenantId) -> None:
+        """Nobody asks for this tenant any more."""
+        await self._hands.tell(partial(self._agent.on_forget, tenant))
 
     async def stop(self, grace_s: float) -> bool:
         """Drain for `grace_s`, end what is left, say goodbye to every gateway, and end `run`.

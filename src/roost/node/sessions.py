@@ -227,6 +227,14 @@ class Sessions:
         one.place = "ram"
         return self._forget(one, counts=False)
 
+    def forget(self, tenant: TenantId) -> list[Effect]:
+        """Nobody comes back to what this tenant has here; what is being moved goes in its time."""
+        effects: list[Effect] = []
+        for one in self:
+            if one.tenant == tenant and one.place in TAKEABLE:
+                effects += self._forget(one, counts=False)
+        return effects
+
     # What there is.
 
     def view(self) -> SessionsView:

@@ -158,6 +158,12 @@ class Slots:
         slot.known = pack(kept)
         slot.held = len(kept) if held is None else held
 
+    def forget(self, tenant: TenantId) -> None:
+        """Nobody comes back to what this tenant has here: its free slots count as empty."""
+        for slot in self._slots:
+            if slot.state == "free" and slot.tenant == tenant:
+                slot.tenant, slot.known, slot.held, slot.used = None, b"", 0, 0
+
     def views(self) -> tuple[SlotView, ...]:
         """Every slot, as it is reported to gateways."""
         return tuple(SlotView(s.number, s.state != "free", s.held) for s in self._slots)

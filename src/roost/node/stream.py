@@ -82,6 +82,7 @@ class Stream:
         self.request_id = message.request_id
         self.tenant: TenantId = message.tenant
         self.fence = message.fence
+        self.prompt_max = message.prompt_max
         self.deadline_at = None if message.deadline_s is None else now + message.deadline_s
         self.outbox = Outbox(message.stream, message.credit, events_max)
         self.phase: Phase = "loading"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from roost.backends.base import Prepared
 from roost.core.events import Failed, StreamEvent
-from roost.core.ids import ModelId, RuntimeId
+from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node.boarding import Clear, known_bytes, no_model
@@ -181,6 +181,10 @@ class Workshop:
     def on_prepared(self, stream: Stream, prepared: Prepared, now: float) -> None:
         """Rendered and tokenised: it needs a slot now."""
         floor = self.floor(stream.runtime)
+        most, count = stream.prompt_max, len(prepared.tokens)
+        if most is not None and count > most:
+            self.on_prepare_failed(stream, _too_long(count, most), now)
+            return
         if not stream.move("prepared"):
             return
         assert floor is not None, "who prepares on a runtime that goes away is told to stop"
@@ -319,6 +323,13 @@ class Workshop:
                 self._residency.retire(residence.runtime)
                 self._unload(residence.runtime)
 
+    def forget(self, tenant: TenantId) -> None:
+        """Nobody asks for this tenant any more: what is kept of it takes no room."""
+        for floor in self._floors.values():
+            floor.slots.forget(tenant)
+        for effect in self.sessions.forget(tenant):
+            self._outgoing.add(effect)
+
     def forgive_own_sleep(self, slept_s: float, now: float) -> None:
         """The node did not run for so long: what its runtimes said meanwhile is still unread."""
         for floor in self._floors.values():
@@ -419,6 +430,11 @@ class Workshop:
         if runtime not in self._unloading:
             self._unloading.add(runtime)
             self._outgoing.add(Unload(runtime))
+
+
+def _too_long(count: int, most: int) -> Failure:
+    text = f"the prompt has {count} tokens, and whoever asked allows {most}"
+    return Failure("context_length_exceeded", text)
 
 
 def _is_death(failure: Failure) -> bool:

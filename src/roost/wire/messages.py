@@ -112,6 +112,8 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
     """Start a request on the node. `deadline_s` is what is left of its time, None for no limit.
 
     `fence` says whose attempt this is; what carries none is not held against anybody else's.
+    A prompt of more than `prompt_max` tokens is refused before it takes a slot; None is no limit
+    but the context.
     """
 
     stream: StreamId
@@ -121,6 +123,7 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
     credit: int
     deadline_s: float | None = None
     fence: Fence | None = None
+    prompt_max: int | None = None
 
 
 class Credit(msgspec.Struct, frozen=True, tag="credit"):
