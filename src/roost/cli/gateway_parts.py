@@ -82,14 +82,17 @@ def is_loopback(host: str) -> bool:
     return host in LOOPBACK_NAMES or host.startswith("127.")
 
 
-def check_exposure(settings: Settings, *, keys_exist: bool) -> None:
-    """Refuse to listen beyond loopback without a key, or without TLS unless told so out loud."""
+def check_exposure(settings: Settings, *, keys_exist: bool, flag: str = "") -> None:
+    """Refuse to listen beyond loopback without a key, or without TLS unless told so out loud.
+
+    `flag` is what says where to listen, with its value, if that is not `--host`.
+    """
     if is_loopback(settings.host):
         return
     if not keys_exist:
         message = (
-            f"--host {settings.host} can be reached from other machines, so a key is needed: "
-            "make one with `roost keys add NAME`."
+            f"{flag or f'--host {settings.host}'} can be reached from other machines, so a key is "
+            "needed: make one with `roost keys add NAME`."
         )
         raise fail("bad_request", message)
     if settings.tls_cert:
@@ -108,7 +111,7 @@ def check_exposure(settings: Settings, *, keys_exist: bool) -> None:
 
 
 @contextmanager
-def said_where(settings: Settings) -> Iterator[None]:
+def said_where(settings: Settings, flag: str = "") -> Iterator[None]:
     """Turn what keeps a listener from opening into a sentence with the flags to change."""
     try:
         yield
@@ -119,7 +122,7 @@ def said_where(settings: Settings) -> Iterator[None]:
         message = "--tls-cert or --tls-key names a file that does not exist."
         raise fail("bad_request", message) from None
     except OSError as error:
-        where = f"--host {settings.host} --port {settings.port}"
+        where = flag or f"--host {settings.host} --port {settings.port}"
         why = os.strerror(error.errno) if error.errno else type(error).__name__
         raise fail("storage_error", f"{where}: cannot listen there ({why}).") from None
 

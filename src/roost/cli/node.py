@@ -15,6 +15,7 @@ from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node
 from roost.cli.places import node_places
 from roost.cli.stores import open_stores
+from roost.cli.worker_door import WORKER_SETTINGS, Door, open_door
 from roost.errors import RoostError, fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.node.socket_connection import Address, dial, link_url
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
     from roost.cli.lifetime import Lifetime
     from roost.config import Settings
 
-SETTINGS = (*NODE_SETTINGS, "link.", "drain.", "log_level", "log_format")
+LISTENING = ("allowed_hosts", "tls_cert", "tls_key", "insecure_http", "stream.keepalive_s")
+SETTINGS = (
+    *(*NODE_SETTINGS, *WORKER_SETTINGS, *LISTENING),
+    *("link.", "drain.", "log_level", "log_format"),
+)
 DESCRIPTION = """\
 Join a gateway and serve this machine's models through it. The node dials the gateway's address, so
 it needs no open port of its own; make the token with `roost token` where the gateway runs.
@@ -65,13 +70,20 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
         with held, node_places(stores.home) as places:
             parts = open_node(settings, stores, models, identity, places)
             watching = Watch(stores.models, models, settings.models_poll_s)
-            await _live(parts, watching, address, lifetime)
+            door = await open_door(settings, stores, parts.node)
+            try:
+                await _live(parts, watching, address, lifetime, door)
+            finally:
+                if door is not None:
+                    await door.close()
     finally:
         stores.close()
     return lifetime.code
 
 
-async def _live(parts: Parts, watching: Watch, address: Address, lifetime: Lifetime) -> None:
+async def _live(
+    parts: Parts, watching: Watch, address: Address, lifetime: Lifetime, door: Door | None
+) -> None:
     """Stay joined until a signal, or until the gateway says that there is no point."""
     node, log, dice = parts.node, logs.get(), random.Random()
     async with asyncio.TaskGroup() as group:
@@ -80,6 +92,8 @@ async def _live(parts: Parts, watching: Watch, address: Address, lifetime: Lifet
         joined = group.create_task(joining)
         waiting = group.create_task(lifetime.wait())
         looking = group.create_task(watch(watching, parts.set_models))
+        if door is not None:
+            group.create_task(door.run())
         await asyncio.wait((joined, waiting), return_when=asyncio.FIRST_COMPLETED)
         turned_away = joined.result() if joined.done() else None
         await lifetime.wind_down(node.stop)

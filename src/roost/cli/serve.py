@@ -14,6 +14,7 @@ from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node, preloaded
 from roost.cli.places import node_places
 from roost.cli.stores import Stores, open_to_listen
+from roost.cli.worker_door import WORKER_SETTINGS, open_door
 from roost.errors import fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.observe import logs
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from roost.node.loop import NodeLoop
 
 REJOIN_MAX_S = 1.0
-SETTINGS = (*GATEWAY_SETTINGS, *NODE_SETTINGS)
+SETTINGS = (*GATEWAY_SETTINGS, *NODE_SETTINGS, *WORKER_SETTINGS)
 DESCRIPTION = """\
 Serve every installed model on this machine, or MODEL.gguf where it lies, on one address that OpenAI
 clients understand. The default model, or the only one, is loaded at once, others when first asked
@@ -109,8 +110,11 @@ async def _serve(
         with held, node_places(stores.home) as places:
             parts = open_node(settings, stores, models, identity, places)
             node = parts.node
+            door = await open_door(settings, stores, node)
             async with asyncio.TaskGroup() as group:
                 group.create_task(node.run())
+                if door is not None:
+                    group.create_task(door.run())
                 beside = group.create_task(_beside(gateway, parts, watching))
                 model = preloaded(settings, models)
                 if model is not None:
@@ -119,6 +123,8 @@ async def _serve(
                 # The gateway has drained, so nothing runs here that somebody waits for.
                 await node.stop(0.0)
                 beside.cancel()
+            if door is not None:
+                await door.close()
     finally:
         await gateway.close(0.0)
     return lifetime.code

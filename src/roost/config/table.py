@@ -169,6 +169,17 @@ TABLE: tuple[Setting, ...] = (
     Setting("sessions.tokens_min", 64, "tokens", "Fewer are not worth putting aside.", least=1),
     _seconds("sessions.idle_s", 3600, "Until an idle conversation is forgotten."),
     _seconds("sessions.move_timeout_s", 10, "For putting one aside or bringing it back."),
+    Setting("worker_api", "", "", "HOST:PORT for system 1's /worker routes; empty serves none."),
+    Setting("worker.sessions_max", 100, "sessions", "Of the worker API at once.", least=1),
+    _bytes("worker.session_kv_bytes", 2**29, "KV that one session of it may hold."),
+    _bytes("worker.kv_bytes", 2**33, "KV that all its sessions may hold."),
+    Setting("worker.context_tokens", 2048, "tokens", "Prompts of one session of it.", least=1),
+    _bytes("worker.body_max_bytes", 2**20, "Largest turn it takes."),
+    _seconds("worker.idle_s", 300, "Without use until a session of it ends."),
+    _seconds("worker.lifetime_s", 86_400, "After which a session of it ends."),
+    _seconds("worker.young_s", 10, "Since its last use until a session makes room.", 0),
+    _seconds("worker.busy_wait_s", 5, "That a call waits for a busy session."),
+    _seconds("worker.sweep_s", 60, "Between looks for sessions that are over."),
     _seconds("drain.grace_s", 30, "For requests to finish after TERM.", 0),
     Setting("allowed_hosts", (), "", "Host names to answer to, besides loopback names."),
     Setting("trusted_proxies", (), "", "Addresses whose forwarding headers are believed."),
@@ -325,6 +336,17 @@ class Settings(NamedTuple):
     sessions_tokens_min: int
     sessions_idle_s: float
     sessions_move_timeout_s: float
+    worker_api: str
+    worker_sessions_max: int
+    worker_session_kv_bytes: int
+    worker_kv_bytes: int
+    worker_context_tokens: int
+    worker_body_max_bytes: int
+    worker_idle_s: float
+    worker_lifetime_s: float
+    worker_young_s: float
+    worker_busy_wait_s: float
+    worker_sweep_s: float
     drain_grace_s: float
     allowed_hosts: tuple[str, ...]
     trusted_proxies: tuple[str, ...]
