@@ -117,6 +117,15 @@ def line_of(client: Worker, name: str) -> dict[str, int]:
     return {key: value for key, value in line.items() if isinstance(value, int)}
 
 
+def at_work(client: Worker) -> int:
+    """How many sessions are being created, or are listed as in use."""
+    listed = client.sessions()
+    sessions, active = listed["sessions"], listed["active_sessions"]
+    assert isinstance(sessions, list)
+    assert isinstance(active, int)
+    return active - len(sessions) + sum(line["idle_ms"] == 0 for line in sessions)
+
+
 def idle_ms(client: Worker) -> int:
     """How long ago the only session was used."""
     sessions = client.sessions()["sessions"]
@@ -372,3 +381,25 @@ def test_a_real_model_remembers_and_computes_only_what_is_new(tmp_path: Path) ->
         assert added < 40
         assert held["kv_cache_bytes"] == held["tokens"] * 2 * 30 * 3 * 64 * 2
         assert client.decode("s").text.strip()
+
+
+def test_a_prefill_whose_client_leaves_is_taken_back(start: Start) -> None:
+    """The slot is free at once, a new session is gone, an old one is as it was."""
+    client, _ = worker(start, "--slots", "1")
+    slow = '@script {"pieces": ["a"], "prefill_ms_per_token": 200}'
+    assert client.prefill("old", SCRIPT).status == 200
+    assert client.decode("old").text == "Hello"
+    before = tokens(client.sessions())
+    for session, mode in (("new", "create"), ("old", "continue")):
+        body = {"session_id": session, "prompt": slow, "model": "tiny", "max_tokens": 5}
+        with closing(client.connect()) as connection:
+            connection.request("POST", "/worker/prefill", json.dumps(body | {"mode": mode}))
+            wait(lambda: at_work(client) == 1, "the prefill has begun")
+            busy = client.prefill("third", SCRIPT)
+            assert busy.verdict == (429, "node_busy"), "one slot, and it is taken"
+            assert int(busy.headers["retry-after"]) >= 1
+        wait(lambda: client.prefill("third", SCRIPT).status == 200, "the slot is free again")
+        assert client.ask("DELETE", "/worker/sessions/third").status == 204
+        assert tokens(client.sessions()) == before
+    assert client.prefill("new", SCRIPT, "continue").verdict == (404, "session_gone")
+    assert client.prefill("old", SCRIPT, "continue").status == 200
