@@ -123,7 +123,8 @@ def at_work(client: Worker) -> int:
     sessions, active = listed["sessions"], listed["active_sessions"]
     assert isinstance(sessions, list)
     assert isinstance(active, int)
-    return active - len(sessions) + sum(line["idle_ms"] == 0 for line in sessions)
+    in_use = [line for line in sessions if line["idle_ms"] == 0]
+    return active - len(sessions) + len(in_use)
 
 
 def idle_ms(client: Worker) -> int:
