@@ -164,19 +164,29 @@ def test_load_progress_is_passed_on_at_a_bearable_rate() -> None:
 def test_status_is_sent_on_change_at_most_so_often_and_at_least_so_often() -> None:
     """At once on a new link; then changes are gathered for 0.1 s; an idle node reports each 1 s."""
     node = Node()
-    assert len(node.statuses()) == 1
     node.run(1)
+    told = len(node.statuses())
     node.event(1, *ANSWER)
     node.closed(1)
-    assert len(node.statuses()) == 1
+    assert len(node.statuses()) == told
     assert node.agent.next_tick() == pytest.approx(100.1)
     node.tick(0.1)
-    assert len(node.statuses()) == 2
+    assert len(node.statuses()) == told + 1
     node.tick(0.5)
-    assert len(node.statuses()) == 2
+    assert len(node.statuses()) == told + 1
     assert node.agent.next_tick() == pytest.approx(101.1)
     node.tick(0.5)
-    assert len(node.statuses()) == 3
+    assert len(node.statuses()) == told + 2
+
+
+def test_where_models_are_is_told_at_once() -> None:
+    """Whoever asks next, however soon, decides by what is loaded and not by what was."""
+    node = Node()
+    node.open(1)
+    node.loaded()
+    node.gone()
+    states = [[view.state for view in status.runtimes] for status in node.statuses()]
+    assert states == [[], ["loading"], ["ready"], ["absent"]]
 
 
 def test_a_status_tells_slots_telemetry_and_limits() -> None:

@@ -78,6 +78,7 @@ class Agent:
         self._workshop.offers = {offer.model: offer for offer in offers}
         self._lived_at: float | None = None
         self._reporter = Reporter(settings.report)
+        self._loads_told = 0
         self._fences = Fences(settings.fences_max)
         self._draining = False
         self._rss_bytes: int | None = None
@@ -132,17 +133,20 @@ class Agent:
     def on_loaded(self, runtime: RuntimeId, now: float) -> list[Effect]:
         """A runtime is ready: whoever waited for it goes on."""
         self._workshop.on_loaded(runtime, now)
-        return self._finish_changed(now)
+        self._reporter.on_news()
+        return self._finish(now)
 
     def on_load_failed(self, runtime: RuntimeId, failure: Failure, now: float) -> list[Effect]:
         """A runtime could not be started: all who wait for it are told."""
         self._workshop.on_load_failed(runtime, failure, now)
-        return self._finish_changed(now)
+        self._reporter.on_news()
+        return self._finish(now)
 
     def on_runtime_gone(self, runtime: RuntimeId, now: float) -> list[Effect]:
         """A runtime has ended, by itself or because it was told to."""
         self._workshop.on_gone(runtime, now)
-        return self._finish_changed(now)
+        self._reporter.on_news()
+        return self._finish(now)
 
     # Streams.
 
@@ -361,6 +365,9 @@ class Agent:
     def _finish(self, now: float) -> list[Effect]:
         self._notice_own_sleep(now)
         self._workshop.fill(now)
+        if self._workshop.loads != self._loads_told:
+            self._loads_told = self._workshop.loads
+            self._reporter.on_news()
         due = self._reporter.due(now)
         if due:
             status = self.status()

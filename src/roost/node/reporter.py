@@ -1,4 +1,8 @@
-"""MACHINE: when each link gets the node's report: at once, then on change, then at intervals."""
+"""MACHINE: when each link gets the node's report: at once, then on change, then at intervals.
+
+Where models are is news, and never waits: whoever does not know of a load decides by what the node
+had before it, and drives out what has just been loaded.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,10 @@ import msgspec
 
 
 class ReportSettings(msgspec.Struct, frozen=True):
-    """`min_s` seconds between two reports however much changes, `max_s` however little does."""
+    """`min_s` seconds between two reports however much changes, `max_s` however little does.
+
+    News is told at once; loads are rare.
+    """
 
     min_s: float = 0.1
     max_s: float = 1.0
@@ -19,6 +26,7 @@ class _Subscriber:
         self.seq = 0
         self.sent_at: float | None = None
         self.is_outdated = True
+        self.is_urgent = False
 
 
 class Reporter:
@@ -41,6 +49,11 @@ class Reporter:
         for subscriber in self._links.values():
             subscriber.is_outdated = True
 
+    def on_news(self) -> None:
+        """Something has changed that others decide by."""
+        for subscriber in self._links.values():
+            subscriber.is_outdated = subscriber.is_urgent = True
+
     def due(self, now: float) -> list[tuple[int, int]]:
         """The links to report to now, each with the number of the report; they count as told."""
         told = []
@@ -50,7 +63,7 @@ class Reporter:
             told.append((link, subscriber.seq))
             subscriber.seq += 1
             subscriber.sent_at = now
-            subscriber.is_outdated = False
+            subscriber.is_outdated = subscriber.is_urgent = False
         return told
 
     def next_tick(self) -> float | None:
@@ -58,7 +71,7 @@ class Reporter:
         return min((self._due_at(s) for s in self._links.values()), default=None)
 
     def _due_at(self, subscriber: _Subscriber) -> float:
-        if subscriber.sent_at is None:
+        if subscriber.sent_at is None or subscriber.is_urgent:
             return float("-inf")
         wait_s = self._settings.min_s if subscriber.is_outdated else self._settings.max_s
         return subscriber.sent_at + wait_s
