@@ -30,9 +30,9 @@ def two_models(home: Path, tmp_path: Path) -> None:
 
 
 def alive(url: str) -> int:
-    """Count the nodes that are alive."""
+    """Count the nodes that are alive and have said what they have."""
     nodes = msgspec.json.decode(fetch(url, "/roost/v1/fleet"))["nodes"]
-    return sum(node["state"] == "alive" for node in nodes)
+    return sum(node["state"] == "alive" and bool(node["models"]) for node in nodes)
 
 
 def loads(*nodes: Roost) -> int:
