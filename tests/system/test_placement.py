@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -66,6 +67,9 @@ def test_each_model_stays_on_its_machine(start: Start, openai: Client) -> None:
         assert {model: served_by(model) for model in homes} == homes
     assert loads(*nodes) == 2
 
+    # A node says a moment after an answer that it is idle again.
+    shows = partial(fetch, url, "/roost/v1/placement")
+    wait(lambda: b'"why":"busy"' not in shows(), "both are idle")
     shown = start("placement", "--url", url)
     assert shown.ends() == 0
     assert f"{MODEL}  1 ready, 0 loading, 0 wanted" in shown.output

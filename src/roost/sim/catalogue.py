@@ -429,6 +429,7 @@ _CASES: list[tuple[str, Parts, str, str]] = [
 ]
 
 SEEDS = {
+    "failure zeroes the counters": 2,
     "late events shown to the client": 2,
     "retry in place": 3,
     "lost link ignored by the node": 3,
@@ -438,7 +439,6 @@ SEEDS = {
     "cut answers forgotten": 4,
 }
 """Seeds of those that the first one does not show."""
-
 CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in (*_CASES, *room_defects.CASES))
 
 
