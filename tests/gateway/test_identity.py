@@ -279,3 +279,18 @@ async def test_without_keys_no_tokens_are_told() -> None:
         assert reply.status == 200
         assert "x-roost-session" not in reply.headers
     assert Failure("session_gone", "x").status == 409
+
+
+async def test_one_key_is_not_two_conversations(stage: Stage) -> None:
+    """The same words under the same key, in a conversation that a token names: another request."""
+    first, second = [await ask(stage.port, "POST", PATH, turn("hi", name)) for name in ("a", "b")]
+    nameless = {"prompt": "more", "model": MODEL, "max_tokens": 9}
+
+    async def more(token: str) -> Reply:
+        return await ask(
+            *(stage.port, "POST", PATH, nameless), idempotency_key="k", x_roost_session=token
+        )
+
+    assert (await more(session(first))).status == 200
+    assert (await more(session(second))).status == 422
+    assert (await more(session(first))).headers["idempotency-replayed"] == "true"

@@ -115,6 +115,11 @@ class Relay:
         return self._outcome
 
     @property
+    def decided(self) -> bool:
+        """Whether it has ended, or will with a failure once its writer is free."""
+        return self._outcome is not None or self._verdict is not None
+
+    @property
     def committed(self) -> bool:
         """Whether the status is decided, so that a failure can only break the stream."""
         return self._committed
@@ -148,7 +153,7 @@ class Relay:
 
         A withdrawn attempt is no longer the current one, even before the next one is dispatched.
         """
-        if self._outcome is not None or self._verdict is not None:
+        if self.decided:
             return []
         self._unread += 1
         for event in events:

@@ -118,7 +118,9 @@ class Infer:
             asked = read_infer(body, strict=self._settings.strict)
             terms, key, session = self._identified(call, asked)
             relay = self._relay(asked, terms)
-            held = self._lifelines.asked(call, _fingerprint(body), asked.roost.get("reattach_s"))
+            held = self._lifelines.asked(
+                call, _fingerprint(key, body), asked.roost.get("reattach_s")
+            )
         except RoostError as error:
             self._mind.metrics("roost_requests_total", "rejected", DIALECT).inc()
             call.exchange.fail(error.failure)
@@ -215,7 +217,8 @@ class Infer:
     def _begin(self, speech: Speech, past: KeptConversation | Failure | None) -> None:
         """Put together what is asked with what was said, and have the coordinator decide."""
         turn = speech.turn
-        if turn.terms.request_id not in self._speeches:
+        if turn.terms.request_id not in self._speeches or turn.relay.decided:
+            # Over, or only waiting for a slow client to be told so: nobody would end it again.
             return
         if isinstance(past, Failure):
             turn.on_answer(past)
@@ -336,9 +339,9 @@ class Infer:
         self._perform(self.conversations.on_tick(self._mind.now_s))
 
 
-def _fingerprint(body: bytes) -> bytes:
-    """Hash what makes a turn the same as another one."""
-    return hashlib.blake2b(f"{DIALECT}\0".encode() + body, digest_size=32).digest()
+def _fingerprint(key: ConversationKey, body: bytes) -> bytes:
+    """Hash what makes a turn the same as another one: a token may say which conversation it is."""
+    return hashlib.blake2b(f"{DIALECT}\0".encode() + key + body, digest_size=32).digest()
 
 
 def _terms(call: Call, asked: InferAsked) -> Terms:
