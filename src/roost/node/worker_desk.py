@@ -137,7 +137,13 @@ class WorkerDesk:
         until = self._clock() + self._settings.busy_wait_s
         while True:
             got = begin(self._clock())
-            await self._clear()
+            try:
+                await self._clear()
+            except BaseException:
+                # Whoever asked has left, and settles nothing: it would be busy for ever.
+                if isinstance(got, WorkerSession):
+                    self._let_be(got)
+                raise
             if isinstance(got, WorkerSession):
                 return got
             if got != "session_busy":
@@ -174,10 +180,13 @@ class WorkerDesk:
                 self._link.cancel(call)
                 await call.released.wait()
         finally:
-            self._table.settle(session, self._clock())
-            self._settled.set()
-            self._settled = asyncio.Event()
+            self._let_be(session)
         await self._clear()
+
+    def _let_be(self, session: WorkerSession) -> None:
+        self._table.settle(session, self._clock())
+        self._settled.set()
+        self._settled = asyncio.Event()
 
     def _stop(self, session: WorkerSession) -> None:
         call = self._calls.get(session.number)

@@ -1,0 +1,48 @@
+"""The worker API's desk: what is left of a client that leaves at the worst moment."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from roost.core.ids import ModelId, TenantId
+from roost.core.snapshots import ModelOffer
+from roost.dialects.worker import PrefillAsked
+from roost.node.worker_desk import DeskSettings, WorkerDesk
+from roost.node.worker_link import WorkerLink
+from roost.node.worker_table import WorkerLimits, WorkerSession, WorkerTable
+from roost.observe import logs
+from roost.wire.memory import memory_pair
+from tests.conftest import until
+
+ME, MODEL = TenantId("key:me"), ModelId("m")
+OFFER = ModelOffer(MODEL, 2, ctx=100, kv_token_bytes=10)
+
+
+async def test_a_client_that_leaves_before_its_turn_began_leaves_nothing_busy() -> None:
+    """While the node is told to forget others, the new session is nobody's to settle."""
+    table = WorkerTable(WorkerLimits(1, 1000, 2000, 50, young_s=0.0))
+    old = table.create(ME, "old", OFFER, 0.0)
+    assert isinstance(old, WorkerSession)
+    table.prefilled(old, old.turns("hi"), 5, 20)
+    table.settle(old, 0.0)
+    asked = asyncio.Event()
+
+    async def forget(tenant: TenantId) -> None:
+        """Wait like a node whose inbox is full."""
+        asked.set()
+        await asyncio.Event().wait()
+
+    _, far = memory_pair()
+    link = WorkerLink(far)
+    link.offers = {MODEL: OFFER}
+    link.up.set()
+    desk = WorkerDesk(table, link, forget, DeskSettings(), logs.get())
+    work = asyncio.create_task(desk.prefill(ME, PrefillAsked("new", "hello", MODEL, 9, "create")))
+    await until(asked.is_set, what="the node is told to forget the old one")
+    assert [one.busy for one in table] == [True]
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert list(table) == []
