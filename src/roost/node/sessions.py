@@ -261,9 +261,14 @@ class Sessions:
     def _make_room(self, need_bytes: int) -> list[Effect]:
         """Forget the least recently used until a file of this size fits, if it can."""
         effects: list[Effect] = []
+        # Summed up once: with a sum for each session, one park among a thousand takes 40 ms.
+        over_bytes = self._ram_bytes() + need_bytes - self.settings.ram_bytes
+        if over_bytes <= 0 and not self._is_full():
+            return effects
         for one in self:
-            crowded = self._ram_bytes() + need_bytes > self.settings.ram_bytes
+            crowded = over_bytes > 0
             if (self._is_full() and one.place in AT_REST) or (crowded and one.place == "ram"):
+                over_bytes -= one.ram_bytes
                 effects += self._forget(one)
         return effects
 
@@ -275,10 +280,12 @@ class Sessions:
         if first is None or busy or first.ram_bytes > settings.disk_bytes:
             return []
         effects: list[Effect] = []
-        for one in self:
-            if self._disk_bytes() + first.ram_bytes > settings.disk_bytes and one.place == "disk":
+        over_bytes = self._disk_bytes() + first.ram_bytes - settings.disk_bytes
+        for one in self if over_bytes > 0 else ():
+            if over_bytes > 0 and one.place == "disk":
+                over_bytes -= one.disk_bytes
                 effects += self._forget(one)
-        if self._disk_bytes() + first.ram_bytes > settings.disk_bytes:
+        if over_bytes > 0:
             return effects
         first.place, first.is_demoting, first.disk_bytes = "moving", True, first.ram_bytes
         known = first.content.known
