@@ -148,3 +148,15 @@ def test_a_limit_on_the_file_is_a_full_disk(home: Home) -> None:
         shelf.note(said("b", "x" * 100_000, ""))
     assert shelf.recall(key("a")) is not None
     shelf.close()
+
+
+def test_what_was_removed_makes_no_others_give_way(shelf: Shelf) -> None:
+    """Text that is gone does not count any more, however it went."""
+    shelf.note(said("kept", "x" * 100, "y" * 100, 5.0))
+    shelf.note(said("forgotten", "x" * 300, "y" * 300, 6.0))
+    shelf.note(said("old", "x" * 300, "y" * 300, 1.0))
+    assert shelf.forget(key("forgotten"))
+    assert shelf.prune(2.0) == 1
+    assert shelf.text_bytes == 200
+    assert shelf.shrink(200) == 0
+    assert shelf.recall(key("kept")) is not None

@@ -41,6 +41,14 @@ create table turns (
 );
 create index turns_by_conversation on turns (key, number);
 """
+_TEXT_OF_ONE = """
+select sum(length(cast(asked as blob)) + length(cast(answered as blob))) from turns
+where key = ?
+"""
+_TEXT_OF_OLD = """
+select sum(length(cast(asked as blob)) + length(cast(answered as blob))) from turns
+where key in (select key from conversations where active_unix_s < ?)
+"""
 STEPS = (_FIRST,)
 """What leads from each version of the schema to the next; a step once released never changes."""
 
@@ -144,11 +152,13 @@ class Shelf:
 
     def forget(self, key: ConversationKey) -> bool:
         """Remove a conversation and all its turns; False if there is none."""
+        self.text_bytes -= self._measure(_TEXT_OF_ONE, key)
         found = self._connection.execute("delete from conversations where key = ?", (key,))
         return found.rowcount > 0
 
     def prune(self, before_unix_s: float) -> int:
         """Remove the conversations that were last active before this, and return how many."""
+        self.text_bytes -= self._measure(_TEXT_OF_OLD, before_unix_s)
         found = self._connection.execute(
             "delete from conversations where active_unix_s < ?", (before_unix_s,)
         )
@@ -158,14 +168,12 @@ class Shelf:
         """Remove the longest idle ones until at most so much text is left; return how many."""
         removed = 0
         while self.text_bytes > max_bytes:
-            found = self._connection.execute(
-                "delete from conversations where key ="
-                " (select key from conversations order by active_unix_s limit 1)"
-            )
-            if not found.rowcount:
+            oldest = self._connection.execute(
+                "select key from conversations order by active_unix_s limit 1"
+            ).fetchone()
+            if oldest is None or not self.forget(ConversationKey(oldest[0])):
                 break
             removed += 1
-            self.text_bytes = self._measure()
         return removed
 
     def turns(self) -> Iterable[SaidTurn]:
@@ -195,8 +203,7 @@ class Shelf:
         )
         return tuple((ConversationKey(row[0]), ConversationView(*row[1:])) for row in rows)
 
-    def _measure(self) -> int:
-        (size,) = self._connection.execute(
-            "select sum(length(cast(asked as blob)) + length(cast(answered as blob))) from turns"
-        ).fetchone()
+    def _measure(self, of_which: str, value: bytes | float) -> int:
+        """How much text the turns have that one of the queries above is about, in bytes."""
+        (size,) = self._connection.execute(of_which, (value,)).fetchone()
         return int(size or 0)
