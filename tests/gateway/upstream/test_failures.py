@@ -75,11 +75,17 @@ async def test_dead_server_is_replaced_before_the_first_byte() -> None:
     dead, alive = FakeServer(), FakeServer()
     async with fleet(dead, alive, pool=PoolSettings(probe_s=30)) as world:
         await dead.kill()
+
+        def health() -> dict[str, str]:
+            return {s.server: s.health for s in world.view.servers}
+
+        # By lot the dead one may be passed over a few times, and not fifty.
         replies = [await world.ask(chat()) for _ in range(4)]
-        assert [r.status for r in replies] == [200] * 4
+        while health()["s0"] == "healthy" and len(replies) < 50:
+            replies.append(await world.ask(chat()))
+        assert [r.status for r in replies] == [200] * len(replies)
         assert {r.headers["x-roost-node"] for r in replies} == {"s1"}
-        health = {s.server: s.health for s in world.view.servers}
-        assert health == {"s0": "unhealthy", "s1": "healthy"}
+        assert health() == {"s0": "unhealthy", "s1": "healthy"}
         assert world.in_flight == 0
 
 
