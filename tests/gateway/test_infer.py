@@ -63,7 +63,7 @@ def texts(opened: Open) -> list[str]:
 
 def saying(node: Puppet, *pieces: str) -> Callable[[Open], None]:
     """Let a puppet answer everything like this."""
-    return lambda opened: node.answer(opened, *pieces, cached=3)
+    return lambda opened: node.answer(opened, *pieces, cached=8)
 
 
 def waiting(stage: Stage) -> int:

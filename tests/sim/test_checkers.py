@@ -10,7 +10,7 @@ from roost.core.events import Usage
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
-from roost.sim import aside_claims, room_claims
+from roost.sim import aside_claims, home_claims, room_claims
 from roost.sim.checkers import CHECKERS, check
 from roost.sim.history import History, Opened, Ownership, Repeat, Rest, Run, Trace, Trouble
 
@@ -377,8 +377,8 @@ def test_a_good_history_breaks_nothing() -> None:
 
 def test_every_checker_is_exercised_here() -> None:
     """A new claim comes with a history that breaks it."""
-    elsewhere = {"second_turn_is_warm", "ties_are_shared", *TALK_CLAIMS, *ROOM_CLAIMS}
-    elsewhere |= {name for name, _, _ in aside_claims.CLAIMS}
+    elsewhere = {"ties_are_shared", *TALK_CLAIMS, *ROOM_CLAIMS}
+    elsewhere |= {name for name, _, _ in (*aside_claims.CLAIMS, *home_claims.CLAIMS)}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
 
@@ -396,6 +396,20 @@ def test_a_second_turn_has_to_come_home() -> None:
     assert [v.checker for v in check(history(first, second))] == ["second_turn_is_warm"]
     second.opened[0].placement, second.opened[0].why = "moved", "home_busy"
     assert check(history(first, second)) == []
+
+
+def test_warm_is_said_of_homes_that_kept_most() -> None:
+    """Trouble excuses a loss, and never that it is called warm."""
+    first, second = two_turns()
+    first.prompt_tokens, second.opened[0].label = 100, "warm"
+    run = history(first, second)
+    run.troubles = [Trouble(B, "kill_node", 0.0, 1.0)]
+    second.cached_tokens = 50
+    assert check(run) == []
+    second.cached_tokens = 49
+    assert [violation.checker for violation in check(run)] == ["warm_was_held"]
+    second.opened[0].label = "lost"
+    assert check(run) == []
 
 
 @pytest.mark.parametrize(("ties", "violated"), [(15, False), (40, True)])

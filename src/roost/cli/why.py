@@ -67,6 +67,8 @@ def explained(attempt: Mapping[str, object]) -> str:
     ]
     if attempt.get("resumes_at"):
         lines.append(f"    goes on with the answer at token {attempt['resumes_at']}")
+    if attempt.get("lost_tokens"):
+        lines.append(f"    computed {attempt['lost_tokens']} tokens again that its home had lost")
     if attempt["failure"]:
         lines.append(f"    failed: {attempt['failure']}")
     return "\n".join(lines)

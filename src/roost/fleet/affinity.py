@@ -22,11 +22,15 @@ HASH_BYTES = 16
 
 
 class Home(msgspec.Struct, frozen=True, gc=False):
-    """The node, and if known the runtime, that last computed a conversation of `tokens` tokens."""
+    """The node, and if known the runtime, that last computed a conversation of `tokens` tokens.
+
+    `sure_tokens` of them were prompt then, and begin the next turn as they are; an answer may not.
+    """
 
     node: NodeId
     runtime: RuntimeId | None
     tokens: int = 0
+    sure_tokens: int = 0
 
 
 def chain(tenant: TenantId, model: ModelId, messages: Iterable[Message]) -> tuple[bytes, ...]:

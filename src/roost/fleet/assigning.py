@@ -125,6 +125,7 @@ class Assigner:
         books.leases.take(call.id, call.attempt, choice.node, call.model, share)
         predicted_s = prospects.predicted_s(ask, chosen)
         attempt = Attempt(call.attempt, choice, why, now, predicted_s, resumes_at=call.resumes_at)
+        attempt.home_tokens = ask.sure_tokens if choice.placement == "warm" else 0
         call.trail.append(attempt)
         prospects.board.picked(choice.node, call.model)
         books.counts["dispatched"] += 1
@@ -147,6 +148,7 @@ class Assigner:
                 resumes_at=call.resumes_at,
                 lost_to=call.loss.reason if call.loss else "",
                 digest=call.digest,
+                home_tokens=attempt.home_tokens,
             )
         )
 

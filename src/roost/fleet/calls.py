@@ -34,6 +34,7 @@ class Attempt:
     """One dispatch: the choice behind it, why it was made, and what came of it when.
 
     `resumes_at` is after how many tokens of the answer it goes on, 0 for an answer of its own.
+    `home_tokens` are what its node was believed to hold of the prompt.
     """
 
     attempt: int
@@ -48,6 +49,7 @@ class Attempt:
     failure: str | None = None
     streams: int = 0
     resumes_at: int = 0
+    home_tokens: int = 0
 
 
 @dataclass(slots=True)

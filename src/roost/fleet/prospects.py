@@ -48,7 +48,7 @@ class Prospects:
             return known
         node = self._registry.get(pin.node)
         gone = node is None or not node.linked
-        return known if known and gone else Home(pin.node, None, pin.tokens)
+        return known if known and gone else Home(pin.node, None, pin.tokens, pin.tokens)
 
     def measure(self, call: Call, now: float) -> Home | None:
         """Estimate the request's lengths and cost by what is known at this moment; its home too."""
@@ -85,6 +85,7 @@ class Prospects:
             resting=self._resting(call) if call.resting else _NOBODY,
             prompt_tokens=call.prompt_tokens + call.resumes_at,
             cached_tokens=home.tokens if home is not None else 0,
+            sure_tokens=home.sure_tokens if home is not None else 0,
             answer_tokens=max(1, call.answer_tokens - call.resumes_at),
             # An answer that has filled the context is complete, and there somebody can say so.
             least_tokens=call.prompt_tokens + call.resumes_at - 1
@@ -121,10 +122,11 @@ class Prospects:
             self.board.pace.note_prefill(node, call.model, fresh, now - attempt.started_s, now)
             self.board.touch(node)
         if call.terms.chain:
-            self._homes.remember(call.terms.chain[-1], self._home(call.model, node, tokens), now)
+            home = self._home(call.model, node, tokens, tokens)
+            self._homes.remember(call.terms.chain[-1], home, now)
         if call.terms.alias:
             # Nobody knows how much of it the next one shares: it is worth a preference, no tokens.
-            self._homes.remember(call.terms.alias, self._home(call.model, node, 0), now)
+            self._homes.remember(call.terms.alias, self._home(call.model, node, 0, 0), now)
 
     def answered(self, call: Call, node: NodeId, usage: Usage, answer: str, now: float) -> None:
         """So is its answer: the next turn will begin with both."""
@@ -140,7 +142,8 @@ class Prospects:
         if call.terms.chain:
             key = extend(call.terms.chain[-1], "assistant", answer)
             tokens = usage.prompt_tokens + usage.completion_tokens
-            self._homes.remember(key, self._home(call.model, node, tokens), now)
+            home = self._home(call.model, node, tokens, usage.prompt_tokens)
+            self._homes.remember(key, home, now)
 
     def rest(self, call: Call, node: NodeId) -> bool:
         """Let the request come back to this node when its runtime is another one; False if gone."""
@@ -174,6 +177,7 @@ class Prospects:
             + candidate.decode_s * ask.answer_tokens
         )
 
-    def _home(self, model: ModelId, node: NodeId, tokens: int) -> Home:
+    def _home(self, model: ModelId, node: NodeId, tokens: int, sure_tokens: int) -> Home:
         record = self._registry.get(node)
-        return Home(node, record.runtime(model) if record is not None else None, tokens)
+        runtime = record.runtime(model) if record is not None else None
+        return Home(node, runtime, tokens, sure_tokens)

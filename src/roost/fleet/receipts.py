@@ -13,6 +13,7 @@ import msgspec
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import ServiceClass
 from roost.fleet.calls import Attempt, Call, Stopped
+from roost.fleet.homecoming import found, lost_tokens
 from roost.fleet.relay import Outcome
 from roost.fleet.settings import FleetSettings
 
@@ -26,6 +27,7 @@ class AttemptView(msgspec.Struct, frozen=True):
     `ranking` names the best candidates with their scores, lowest first, of `candidates` with room.
     `predicted_s` and `actual_s` are from dispatch to the end; None where unknown. `resumes_at` is
     after how many tokens it went on with an answer that an attempt before it had begun.
+    `lost_tokens` of the prompt were computed although its home was believed to have them.
     """
 
     attempt: int
@@ -46,6 +48,7 @@ class AttemptView(msgspec.Struct, frozen=True):
     cached_tokens: int | None
     failure: str | None
     resumes_at: int = 0
+    lost_tokens: int = 0
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -158,11 +161,15 @@ def receipt_of(call: Call, outcome: str, now: float) -> Receipt:
 
 
 def _view(one: Attempt, call: Call) -> AttemptView:
-    choice, arrived_s = one.choice, call.arrived_s
+    choice, arrived_s, placement = one.choice, call.arrived_s, one.choice.placement
+    lost = 0
+    if one.started is not None:
+        held = one.home_tokens, one.started.cached_tokens
+        placement, lost = found(placement, *held), lost_tokens(placement, *held)
     return AttemptView(
         attempt=one.attempt,
         node=choice.node,
-        placement=choice.placement,
+        placement=placement,
         why=one.why,
         policy=choice.policy,
         candidates=choice.candidates,
@@ -178,6 +185,7 @@ def _view(one: Attempt, call: Call) -> AttemptView:
         cached_tokens=one.started.cached_tokens if one.started is not None else None,
         failure=one.failure,
         resumes_at=one.resumes_at,
+        lost_tokens=lost,
     )
 
 

@@ -30,9 +30,9 @@ LOAD_BOUND = 1.25
 class Ask(msgspec.Struct, frozen=True, gc=False):
     """What a request wants of a node.
 
-    `home` holds its KV (`cached_tokens` of it); `lost` says why a home it had is of no use any more
-    ("" otherwise); `tried` are nodes that already failed it, `resting` those that
-    may have it again later. Lengths are estimates in tokens;
+    `home` holds its KV (`cached_tokens` of it, `sure_tokens` word for word); `lost` says why a home
+    it had is of no use any more ("" otherwise); `tried` are nodes that already failed it, `resting`
+    those that may have it again later. Lengths are estimates in tokens;
     `least_tokens` is exact or 0. `beginning` is a hash that conversations with the same beginning
     share. `prompt_bytes` 0 is unknown.
     """
@@ -43,6 +43,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     resting: frozenset[NodeId] = frozenset()
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    sure_tokens: int = 0
     answer_tokens: int = 1
     least_tokens: int = 0
     prompt_bytes: int = 0

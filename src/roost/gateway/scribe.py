@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from roost.core.events import Finished, Started, StreamEvent
 from roost.errors import Failure
+from roost.fleet.homecoming import found, lost_tokens
 from roost.fleet.relay_effects import (
     Abandon,
     Break,
@@ -86,9 +87,9 @@ def placement(dispatch: Dispatch, started: Started | None) -> str:
     """Return `x-roost-placement`: what the gateway chose, corrected by what the node found."""
     if dispatch.placement == "moved":
         return f"moved({dispatch.why})"
-    if dispatch.placement == "warm" and started is not None and started.cached_tokens == 0:
-        return "lost"
-    return dispatch.placement
+    if started is None:
+        return dispatch.placement
+    return found(dispatch.placement, dispatch.home_tokens, started.cached_tokens)
 
 
 def facts(turn: Turn) -> dict[str, Fact]:
@@ -100,6 +101,8 @@ def facts(turn: Turn) -> dict[str, Fact]:
         known["queue_ms"] = round(turn.dispatch.queued_s * 1000)
     if turn.started is not None:
         known["cached_tokens"] = turn.started.cached_tokens
+        if turn.dispatch is not None and (lost := _lost(turn.dispatch, turn.started)):
+            known["lost_tokens"] = lost
     session = turn.session(turn) if turn.session is not None else None
     if session is not None:
         known["session"] = session
@@ -108,6 +111,11 @@ def facts(turn: Turn) -> dict[str, Fact]:
         known["replayed_at"] = turn.dispatch.resumes_at
         known["replayed_after"] = turn.dispatch.lost_to
     return known
+
+
+def _lost(dispatch: Dispatch, started: Started) -> int:
+    """Count what a home that had kept its word would have spared this turn."""
+    return lost_tokens(dispatch.placement, dispatch.home_tokens, started.cached_tokens)
 
 
 def fact_headers(turn: Turn) -> Headers:

@@ -10,6 +10,7 @@ from roost.sim import (
     aside_defects,
     defects,
     forgetful,
+    home_defects,
     losses,
     mutants,
     room_defects,
@@ -129,7 +130,6 @@ _CASES: list[tuple[str, Parts, str, str]] = [
     ("ties by order", mutants.tie_by_order(), "quiet", "ties_are_shared"),
     ("unbounded queue", mutants.settings(queue_length=10**6), "overload", "queue_bounded"),
     ("unbounded wait", mutants.settings(queue_wait_s=1e6), "overload", "queue_bounded"),
-    ("homes forgotten", mutants.settings(affinity_entries=0), "calm", "second_turn_is_warm"),
     ("merged text lost", mutants.relay(mutants.LosesMerged), "calm", "tokens_contiguous"),
     ("text sent twice", mutants.relay(mutants.SendsTwice), "calm", "tokens_contiguous"),
     (
@@ -394,18 +394,6 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         "conversations_never_fork",
     ),
     (
-        "required homes ignored",
-        mutants.coordinator(talk_defects.IgnoresRequire),
-        "insisting",
-        "homes_are_kept",
-    ),
-    (
-        "required homes forgotten",
-        mutants.coordinator(talk_defects.ForgetsHomes),
-        "insisting",
-        "homes_are_kept",
-    ),
-    (
         "the choosy block the line",
         mutants.coordinator(talk_defects.BlockedByTheChoosy),
         "insisting",
@@ -426,6 +414,7 @@ _CASES: list[tuple[str, Parts, str, str]] = [
         "drops_are_told",
     ),
     *aside_defects.CASES,
+    *home_defects.CASES,
 ]
 
 SEEDS = {

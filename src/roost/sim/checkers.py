@@ -13,13 +13,12 @@ from itertools import pairwise
 import msgspec
 
 from roost.errors import Fault
-from roost.sim import aside_claims, claims, loss_claims, room_claims, talk_claims
-from roost.sim.history import History, Run, Trace
+from roost.sim import aside_claims, claims, home_claims, loss_claims, room_claims, talk_claims
+from roost.sim.history import History, Trace
 
 STOP_WITHIN_S = 1.0
 LOSS_SEEN_S = 5.0
 SLACK_S = 1.0
-_GOOD_REASONS = frozenset({"home_busy", "home_slower"})
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -187,48 +186,6 @@ def _fleet_recovers(history: History) -> Iterator[str]:
             yield f"{trace.request}, asked after everything had healed, ended in {ended}"
 
 
-def _second_turn_is_warm(history: History) -> Iterator[str]:
-    if history.troubles:
-        return
-    for trace in history.traces.values():
-        if trace.previous is None or not trace.opened:
-            continue
-        opened = trace.opened[0]
-        if opened.why == "home_cold" and _made_room(history, trace):
-            continue
-        if opened.placement != "warm" and opened.why not in _GOOD_REASONS:
-            yield f"{trace.request}, turn {trace.turn}, was {opened.placement} ({opened.why})"
-        elif (
-            opened.placement == "warm" and _undisturbed(history, trace) and not trace.cached_tokens
-        ):
-            yield f"{trace.request}, turn {trace.turn}, came home and found nothing cached"
-
-
-def _made_room(history: History, trace: Trace) -> bool:
-    """Whether a runtime of the model had to go for another model until this turn."""
-    return any(
-        one.model == trace.model and one.told_s is not None and one.told_s <= trace.opened[0].at_s
-        for one in history.residences
-    )
-
-
-def _undisturbed(history: History, trace: Trace) -> bool:
-    """Whether nobody else ran on the home between this turn and the one before."""
-    assert trace.previous is not None
-    mine = _run(history, trace.request), _run(history, trace.previous)
-    if mine[0] is None or mine[1] is None or mine[1].ended_s is None:
-        return False
-    span = mine[1].began_s, mine[0].began_s
-    others = (run for run in history.runs if run not in mine and run.node == mine[0].node)
-    return not any(
-        run.began_s <= span[1] and (run.ended_s is None or run.ended_s >= span[0]) for run in others
-    )
-
-
-def _run(history: History, request: str) -> Run | None:
-    return next((run for run in history.runs if run.request == request), None)
-
-
 def _refusals_say_when(history: History) -> Iterator[str]:
     for trace in history.traces.values():
         for _, failure in trace.endings:
@@ -342,11 +299,6 @@ CHECKERS = (
         _fleet_recovers,
     ),
     Checker(
-        "second_turn_is_warm",
-        "While nothing fails, a conversation comes home, or that was busy, slower or made room.",
-        _second_turn_is_warm,
-    ),
-    Checker(
         "refusals_say_when",
         "Who is refused for lack of capacity is told when to return.",
         _refusals_say_when,
@@ -444,5 +396,5 @@ CHECKERS = (
         claims.returned_readers_miss_nothing,
     ),
     *(Checker(*claim) for claim in (*loss_claims.CLAIMS, *room_claims.CLAIMS)),
-    *(Checker(*claim) for claim in aside_claims.CLAIMS),
+    *(Checker(*claim) for claim in (*aside_claims.CLAIMS, *home_claims.CLAIMS)),
 )

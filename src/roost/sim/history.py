@@ -13,6 +13,7 @@ from roost.core.events import Usage
 from roost.core.fence import Fence
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, SessionId
 from roost.errors import Failure
+from roost.fleet.effects import Placement
 
 Ending = Literal["complete", "rejected", "broken", "client_gone", "write_timeout"]
 
@@ -31,6 +32,7 @@ class Opened:
     `loads` says that it had to load the model, at the cost of the runtimes in `evicts`, while so
     many other nodes had `runtimes` of it, ready or under way; `roomy` were nodes without one that
     had room.
+    `home_tokens` are what it was believed to hold, `label` what its client is told of that.
     `lost_after_s` is how long the node had been silent when the request was taken away from it,
     `over_s` when the attempt ended, in whatever way, as far as the gateway could know.
     """
@@ -38,7 +40,7 @@ class Opened:
     at_s: float
     attempt: int
     node: NodeId
-    placement: str
+    placement: Placement
     why: str
     silent_s: float
     draining: bool
@@ -61,6 +63,8 @@ class Opened:
     resumes_at: int = 0
     heard: int = 0
     digest: str = ""
+    home_tokens: int = 0
+    label: str = ""
 
 
 @dataclass(slots=True)

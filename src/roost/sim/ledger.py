@@ -12,6 +12,7 @@ from roost.core.request import ChatPrompt, GenerateRequest
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure, Fault
 from roost.fleet.effects import Dispatch, Report
+from roost.fleet.homecoming import found
 from roost.fleet.relay_effects import Mark
 from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.history import Ending, History, Opened, Trace, Wish
@@ -267,6 +268,7 @@ class Ledger:
             epoch=effect.epoch,
             resumes_at=effect.resumes_at,
             digest=self._digest(effect.node, model),
+            home_tokens=effect.home_tokens,
         )
         trace = self.history.traces[effect.request]
         opened.heard = trace.heard
@@ -304,7 +306,9 @@ class Ledger:
         trace = self.history.traces[request]
         trace.cached_tokens = started.cached_tokens
         trace.held_tokens = started.prompt_tokens
-        trace.opened[-1].started = True
+        opened, cached = trace.opened[-1], started.cached_tokens
+        opened.started = True
+        opened.label = found(opened.placement, opened.home_tokens, cached)
 
     def heard_tokens(self, request: RequestId, tokens: int) -> None:
         """So many tokens more of an answer have come, of the attempt that counts."""
