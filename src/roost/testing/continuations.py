@@ -9,7 +9,7 @@ import msgspec
 from roost.core.events import Finished
 from roost.core.request import Continuation, GenerateRequest
 from roost.testing.answers import EMOJI
-from roost.testing.stand import Broken, Stand, require
+from roost.testing.stand import Broken, Record, Stand, require
 
 PROMPT = "one two three four five six seven "
 SEAMS = 6
@@ -47,7 +47,7 @@ async def characters_survive_the_seam(stand: Stand) -> None:
 
 async def stops_span_the_seam(stand: Stand) -> None:
     """A stop string that would begin before the seam and end behind it is found all the same."""
-    request = stand.request(PROMPT, 30, ignore_eos=True)
+    request = stand.request(PROMPT, 20, ignore_eos=True)
     whole = (await stand.run(request)).text
     for size in (4, 9):
         stop = whole[len(whole) // 2 :][:size]
@@ -57,8 +57,8 @@ async def stops_span_the_seam(stand: Stand) -> None:
 async def logprobs_survive_the_seam(stand: Stand) -> None:
     """Each token has its log probabilities once, those of one half behind those of the other."""
     request = stand.request(PROMPT, 16, ignore_eos=True, top_logprobs=1)
-    whole = await stand.run(msgspec.structs.replace(request, return_tokens=True))
-    for half in await _halves(stand, request):
+    whole = await _whole(stand, request)
+    for half in _halves(whole):
         record = await stand.run(_rest_of(request, half))
         count = len(whole.choices) - len(record.choices)
         require(count == len(half.ids), f"{len(half.ids)} tokens have {count} log probabilities")
@@ -70,7 +70,7 @@ async def logprobs_survive_the_seam(stand: Stand) -> None:
 async def complete_answers_end_at_once(stand: Stand) -> None:
     """Who has said all that the limit allows says nothing more, and that the limit is why."""
     request = stand.request(PROMPT, 5, ignore_eos=True)
-    for half in await _halves(stand, request):
+    for half in _halves(await _whole(stand, request)):
         if len(half.ids) == request.max_tokens:
             record = await stand.run(_rest_of(request, half))
             require(not record.deltas, f"{record.text!r} was said beyond the limit")
@@ -80,8 +80,8 @@ async def complete_answers_end_at_once(stand: Stand) -> None:
 
 
 async def _continued(stand: Stand, request: GenerateRequest) -> None:
-    whole = await stand.run(msgspec.structs.replace(request, return_tokens=True))
-    for half in await _halves(stand, request):
+    whole = await _whole(stand, request)
+    for half in _halves(whole):
         record = await stand.run(_rest_of(request, half))
         text = half.text + record.text
         require(text == whole.text, f"{whole.text!r} became {half.text!r} + {record.text!r}")
@@ -98,12 +98,16 @@ def _rest_of(request: GenerateRequest, half: Half) -> GenerateRequest:
     return msgspec.structs.replace(request, return_tokens=True, continuation=continuation)
 
 
-async def _halves(stand: Stand, request: GenerateRequest) -> list[Half]:
-    """Give beginnings of the answer, as its deltas cut it, evenly spread."""
+async def _whole(stand: Stand, request: GenerateRequest) -> Record:
     record = await stand.run(msgspec.structs.replace(request, return_tokens=True))
     require(isinstance(record.events[-1], Finished), "the answer was not complete")
+    return record
+
+
+def _halves(whole: Record) -> list[Half]:
+    """Give beginnings of the answer, as its deltas cut it, evenly spread."""
     halves, text, ids = [], "", tuple[int, ...]()
-    for delta in record.deltas:
+    for delta in whole.deltas:
         if len(delta.ids) != delta.tokens:
             # What ends an answer has no text of its own, and nobody goes on behind it.
             break
