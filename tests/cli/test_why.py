@@ -30,8 +30,11 @@ def test_an_attempt_is_explained() -> None:
 
 def test_an_attempt_that_goes_on_says_where() -> None:
     """And one that failed says how."""
-    lines = explained({**ATTEMPT, "resumes_at": 17, "failure": "node_lost"}).splitlines()
+    resumed = {**ATTEMPT, "resumes_at": 17, "started_s": 2.0, "failure": "node_lost"}
+    lines = explained(resumed).splitlines()
     assert lines[3:] == ["    goes on with the answer at token 17", "    failed: node_lost"]
+    lines = explained({**resumed, "started_s": None, "failure": "node_busy"}).splitlines()
+    assert lines[3:] == ["    was to go on with the answer at token 17", "    failed: node_busy"]
 
 
 def test_a_home_that_had_lost_the_conversation_says_what_that_cost() -> None:

@@ -38,9 +38,9 @@ def test_the_stream_goes_on_with_a_mark_between() -> None:
     machine.on_written(0.3)
     machine.on_event(Failed(DIED), 0.4)
     assert said(machine) == (1, 2)
-    assert machine.on_restart("runtime_died", 0.5) == [Send((MARK,))]
-    machine.on_written(0.6)
-    machine.on_event(Started(12, 9, 1), 0.7)
+    assert machine.on_restart("runtime_died", 0.5) == []
+    assert machine.on_event(Started(12, 9, 1), 0.6) == [Send((MARK,))]
+    machine.on_written(0.7)
     assert machine.on_event(Delta("c", 1, ids=(3,)), 0.8) == [Send((Delta("c", 1, ids=(3,)),))]
     machine.on_written(0.9)
     (last,) = machine.on_event(Finished("stop", Usage(12, 9, 1)), 1.0)
@@ -56,7 +56,7 @@ def test_what_a_slow_reader_has_left_unread_comes_first() -> None:
     machine.on_event(Delta("b", 1, ids=(2,)), 0.3)
     assert machine.on_restart("runtime_died", 0.4) == []
     assert machine.room == 3
-    machine.on_event(Delta("c", 1, ids=(3,)), 0.5)
+    machine.on_events((Started(12, 9, 1), Delta("c", 1, ids=(3,))), 0.5)
     assert machine.on_written(0.6) == [
         Send((Delta("b", 1, ids=(2,)), MARK, Delta("c", 1, ids=(3,)))),
         Grant(2),
@@ -69,7 +69,6 @@ def test_credit_is_never_more_than_the_buffer() -> None:
     machine.on_event(Delta("a", 1, ids=(1,)), 0.2)
     machine.on_written(0.3)
     machine.on_restart("node_lost", 0.4)
-    machine.on_written(0.5)
     assert machine.room == 8
     grants = []
     for token in (2, 3, 4, 5):
@@ -88,6 +87,17 @@ def test_a_collected_answer_goes_on_as_well() -> None:
     assert effects == [Commit(), Send((Delta("abc", 3), Finished("length", Usage(10, 4, 3))))]
 
 
+def test_a_node_that_refuses_to_go_on_leaves_no_mark() -> None:
+    """Two dispatches, one of which begins: one mark."""
+    machine = relay()
+    machine.on_event(Delta("ab", 2, ids=(1, 2)), 0.2)
+    machine.on_written(0.3)
+    machine.on_event(Failed(DIED), 0.4)
+    assert machine.on_restart("runtime_died", 0.5) == []
+    assert machine.on_restart("runtime_died", 0.6) == []
+    assert machine.on_event(Started(12, 9, 1), 0.7) == [Send((MARK,))]
+
+
 def test_two_deaths_make_one_answer() -> None:
     """The second seam is as good as the first."""
     machine = relay()
@@ -95,8 +105,8 @@ def test_two_deaths_make_one_answer() -> None:
         machine.on_event(Delta("x", 1, ids=(token,)), at + 0.1)
         machine.on_written(at + 0.2)
         machine.on_restart("node_lost", at + 0.3)
-        machine.on_written(at + 0.4)
-        machine.on_event(Started(10 + token, 0, 0), at + 0.5)
+        machine.on_event(Started(10 + token, 0, 0), at + 0.4)
+        machine.on_written(at + 0.5)
     (last,) = machine.on_event(Finished("stop", Usage(13, 0, 4)), 9.0)
     assert last == Send((Finished("stop", Usage(10, 4, 7)),))
 

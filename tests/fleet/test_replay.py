@@ -72,11 +72,13 @@ def test_an_answer_goes_on_elsewhere_behind_its_last_token() -> None:
     talk.say(7)
     effects = talk.die()
     (report,) = of(effects, Report)
-    assert (report.event, report.reason) == ("request_replayed", "runtime_died")
+    assert (report.event, report.node, report.reason) == ("request_cut", "a", "runtime_died")
     (again,) = of(effects, Dispatch)
     assert (again.node, again.resumes_at, again.lost_to) == (NodeId("b"), 7, "runtime_died")
     assert again.digest == "w"
-    talk.say(2, prompt=37)
+    assert fleet.machine.statistics().replayed == 0
+    (report,) = of(talk.say(2, prompt=37), Report)
+    assert (report.event, report.node, report.reason) == ("request_replayed", "b", "runtime_died")
     finished = Finished("stop", Usage(37, 0, 2))
     fleet.machine.on_finished(RequestId("r"), 2, finished, "text", fleet.now)
     fleet.free("r", 2)
@@ -84,6 +86,25 @@ def test_an_answer_goes_on_elsewhere_behind_its_last_token() -> None:
     assert [one.resumes_at for one in talk.receipt().attempts] == [0, 7]
     assert fleet.machine.statistics().replayed == 1
     idle(fleet)
+
+
+def test_a_node_that_refuses_to_go_on_has_not_gone_on() -> None:
+    """Two dispatches behind the loss, one of which starts: one replay, however it is counted."""
+    fleet = pair()
+    talk = Talk(fleet)
+    fleet.join("b", report=having("w"))
+    fleet.join("c", report=having("w"))
+    talk.say(7)
+    (again,) = of(talk.die(), Dispatch)
+    effects = fleet.refuse("r", 2)
+    (third,) = of(effects, Dispatch)
+    assert {again.node, third.node} == {"b", "c"}
+    assert fleet.machine.statistics().replayed == 0
+    talk.attempt = 3
+    reports = of(talk.say(1, prompt=37), Report)
+    assert [report.event for report in reports] == ["request_replayed"]
+    assert fleet.machine.statistics().replayed == 1
+    assert [one.started_s is not None for one in talk.receipt().attempts] == [True, False, True]
 
 
 def test_without_being_asked_nobody_goes_on() -> None:

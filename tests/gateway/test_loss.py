@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from roost.core.events import Delta, Failed, Finished, Started, Usage
@@ -142,6 +144,39 @@ async def test_a_stream_goes_on_elsewhere_and_says_so(stage: Stage) -> None:
     attempts = msgspec.convert(receipt["attempts"], list[dict[str, object]])
     assert [one["resumes_at"] for one in attempts] == [0, 3]
     assert receipt["completion_tokens"] == 4
+
+
+async def test_a_node_that_refuses_to_go_on_is_not_told_of(stage: Stage) -> None:
+    """Comment, last chunk, metric and receipt count the one that did."""
+    nodes = twins(stage, "w", "w", "w")
+    dies_then_goes_on(nodes)
+    refused: list[Puppet] = []
+    for node in nodes:
+
+        def serve(
+            opened: Open, node: Puppet = node, go_on: Callable[[Open], None] | None = node.on_open
+        ) -> None:
+            if opened.request.continuation is not None and not refused:
+                refused.append(node)
+                node.refuse(opened.stream, Failure("node_busy", "full", retry_after_s=1))
+            elif go_on is not None:
+                go_on(opened)
+
+        node.on_open = serve
+    await ready(stage, 3)
+    body = {**HELLO, "stream": True}
+    headers = {"x_roost_on_loss": "replay"}
+    reply = await ask(stage.port, "POST", "/v1/chat/completions", body, **headers)
+    assert (reply.status, reply.clean, len(refused)) == (200, True, 1)
+    assert reply.body.count(b": replayed after runtime_died at token 3\n") == 1
+    assert msgspec.json.decode(reply.events()[-2])["roost"]["replays"] == 1
+    metrics = stage.gateway.mind.metrics
+    assert metrics.value("roost_replays_total", "runtime_died") == 1
+    path = f"/roost/v1/requests/{reply.headers['x-roost-request-id']}"
+    receipt = (await ask(stage.port, "GET", path)).json()
+    attempts = msgspec.convert(receipt["attempts"], list[dict[str, object]])
+    went_on = [one["started_s"] is not None for one in attempts if one["resumes_at"]]
+    assert went_on == [False, True]
 
 
 async def test_a_whole_answer_goes_on_as_well(stage: Stage) -> None:

@@ -250,6 +250,10 @@ def _replayed_elsewhere(h: History, t: Trace) -> None:
     t.replays, t.opened[1].digest = True, "other"
 
 
+def _told_of_who_refused(h: History, t: Trace) -> None:
+    t.marks = 1
+
+
 def _longer_first(h: History, t: Trace) -> None:
     other = trace("r2", t.arrived_s)
     h.traces[other.request] = other
@@ -340,6 +344,7 @@ BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("replays_go_on", _replayed_behind),
     ("replays_go_on", _replayed_unasked),
     ("replays_go_on", _replayed_elsewhere),
+    ("replays_are_told", _told_of_who_refused),
     ("usage_adds_up", _miscounted),
     ("shorter_first", _longer_first),
     ("one_owner", _no_newer),

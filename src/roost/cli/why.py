@@ -66,7 +66,8 @@ def explained(attempt: Mapping[str, object]) -> str:
         f"    predicted {predicted}, took {actual}",
     ]
     if attempt.get("resumes_at"):
-        lines.append(f"    goes on with the answer at token {attempt['resumes_at']}")
+        does = "goes on" if attempt.get("started_s") is not None else "was to go on"
+        lines.append(f"    {does} with the answer at token {attempt['resumes_at']}")
     if attempt.get("lost_tokens"):
         lines.append(f"    computed {attempt['lost_tokens']} tokens again that its home had lost")
     if attempt["failure"]:

@@ -155,10 +155,15 @@ class Coordinator:
     def on_started(
         self, request: RequestId, attempt: int, started: Started, now: float
     ) -> list[Effect]:
-        """The attempt holds a slot on its node."""
-        call = self._books.calls.current(request, attempt)
+        """The attempt holds a slot on its node; one that goes on with an answer does so now."""
+        books = self._books
+        call = books.calls.current(request, attempt)
         if call is not None and call.node is not None:
-            self._books.prospects.started(call, call.node, started, now)
+            books.prospects.started(call, call.node, started, now)
+            if call.resumes_at and call.loss is not None:
+                books.counts["replayed"] += 1
+                reason = call.loss.reason
+                books.out.append(Report("request_replayed", call.node, request, reason=reason))
         return self._settle(now)
 
     def on_first_token(self, request: RequestId, attempt: int, now: float) -> list[Effect]:

@@ -116,6 +116,7 @@ class Report(msgspec.Struct, frozen=True):
         "node_state",
         "node_left",
         "request_retried",
+        "request_cut",
         "request_replayed",
         "request_shed",
     ]

@@ -14,7 +14,7 @@ from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Report
 from roost.fleet.retrying import LOSSES, verdict
 
-Again = Literal["request_retried", "request_replayed"]
+Again = Literal["request_retried", "request_cut"]
 
 
 class Mishaps:
@@ -58,8 +58,9 @@ class Mishaps:
             books.answer(call, _told(call, failure), now)
             return
         if replays or todo in {"elsewhere", "again"}:
-            books.counts["replayed" if replays else "retried"] += 1
-            event: Again = "request_replayed" if replays else "request_retried"
+            # Whether somebody goes on is known, and counted, when somebody has started.
+            books.counts["retried"] += not replays
+            event: Again = "request_cut" if replays else "request_retried"
             books.out.append(Report(event, node=node, request=call.id, reason=failure.reason))
         books.enqueue(call, now, setback=failure)
 

@@ -90,6 +90,7 @@ class Relay:
         self._settings = settings
         self._started: Started | None = None
         self._before_tokens = 0
+        self._lost_to = ""
         self._streamed = streamed
         self._opened_s = now
         self._spoke_s = now
@@ -178,6 +179,7 @@ class Relay:
         """A new attempt begins, with fresh credit of `room`.
 
         Behind the first text it goes on where that ends: the last attempt was lost to `lost_to`.
+        That is told when it has started; a node may refuse it, and then another one goes on.
         """
         self._ungranted = 0
         self._state = ""
@@ -185,9 +187,7 @@ class Relay:
             return []
         assert self.said is not None, "an answer that has begun cannot begin again"
         assert self.said.resumable, "where it is not known what was said, nobody can go on"
-        self._before_tokens = self.said.tokens
-        if self._streamed:
-            self._pending.append(Mark(f"replayed after {lost_to} at token {self.said.tokens}"))
+        self._before_tokens, self._lost_to = self.said.tokens, lost_to
         return self._flush(now)
 
     def whole(self, usage: Usage) -> Usage:
@@ -254,6 +254,9 @@ class Relay:
         if isinstance(event, Started):
             if not self._before_tokens:
                 self._started = event
+            elif self._streamed:
+                seam = f"replayed after {self._lost_to} at token {self._before_tokens}"
+                self._pending.append(Mark(seam))
             self._state = _percent("prefill", event.cached_tokens, event.prompt_tokens)
         elif isinstance(event, PrefillProgress):
             self._state = _percent("prefill", event.done, event.total)

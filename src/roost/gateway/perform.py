@@ -135,6 +135,8 @@ def _report(office: Office, effect: Report) -> None:
         case "request_retried":
             office.metrics("roost_retries_total", str(effect.reason)).inc()
             office.log.info("request_retried", **facts)
+        case "request_cut":
+            office.log.info("request_cut", **facts)
         case "request_replayed":
             office.metrics("roost_replays_total", str(effect.reason)).inc()
             office.log.info("request_replayed", **facts)

@@ -159,6 +159,11 @@ class Turn:
         """Number of the current attempt, 0 before the first."""
         return self.dispatch.attempt if self.dispatch else 0
 
+    @property
+    def _resumes(self) -> bool:
+        """Whether the current attempt goes on with what an attempt before it has said."""
+        return self.dispatch is not None and self.dispatch.resumes_at > 0
+
     def hears(self, attempt: int) -> bool:
         """Whether what this attempt says still counts."""
         return attempt == self.attempt and not self._withdrawn
@@ -175,9 +180,7 @@ class Turn:
         again = self.dispatch is not None
         self.dispatch = dispatch
         self._withdrawn = self._spoke = False
-        if dispatch.resumes_at:
-            self.replays += 1
-        else:
+        if not dispatch.resumes_at:
             self.started = None
             self._answer.clear()
         if again:
@@ -228,12 +231,14 @@ class Turn:
             case Delta():
                 self._on_text(event, listener)
             case Started():
-                if not self.replays:
+                if self._resumes:
+                    self.replays += 1
+                else:
                     cached = event.cached_tokens
                     self.started = event
                     self._spend(prompt_tokens=cached, cached_tokens=cached)
                 listener.started(self, event)
-            case PrefillProgress() if not self.replays:
+            case PrefillProgress() if not self._resumes:
                 self._spend(prompt_tokens=event.done)
             case Finished():
                 self.spent = self.relay.whole(event.usage)

@@ -180,6 +180,12 @@ _CASES: list[tuple[str, Parts, str, str]] = [
     ),
     ("replay a token behind", mutants.relay(losses.IsATokenBehind), "replayed", "replays_go_on"),
     (
+        "replay told before it is one",
+        mutants.relay(losses.MarksTooEarly),
+        "deaths",
+        "replays_are_told",
+    ),
+    (
         "replay told by its last part",
         mutants.relay(losses.CountsTheLastAttempt),
         "replayed",
@@ -426,6 +432,7 @@ SEEDS = {
     "classes not known": 2,
     "board blind to leases": 2,
     "cut answers forgotten": 4,
+    "replay told before it is one": 7,
 }
 """Seeds of those that the first one does not show."""
 CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in (*_CASES, *room_defects.CASES))

@@ -73,7 +73,8 @@ class Trace:
 
     A turn of a named `conversation` came at `came_s` with the words `asked`, began at `began_s` and
     was given `past`, its own words last; `reached` is what its client's socket took of the answer,
-    `told_unkept` that its end was told before it was `kept`. `dropped` counts pieces of text.
+    `told_unkept` that its end was told before it was `kept`. `dropped` counts pieces of text,
+    `marks` those between which somebody else went on.
     """
 
     request: RequestId
@@ -113,6 +114,8 @@ class Trace:
     kept: bool = False
     told_unkept: bool = False
     dropped: int = 0
+    streamed: bool = True
+    marks: int = 0
 
 
 @dataclass(slots=True)

@@ -94,7 +94,7 @@ class Ledger:
             self._broken.discard(report.node)
         if report.event == "node_left" and report.node is not None:
             self.gone(report.node)
-        again = report.event in {"request_retried", "request_replayed"}
+        again = report.event in {"request_retried", "request_cut"}
         if again and report.request is not None:
             trace = self.history.traces[report.request]
             trace.retries.append(self._world.now)
@@ -332,6 +332,7 @@ class Ledger:
             if isinstance(event, Delta):
                 trace.text += event.text
                 trace.first_byte_s = trace.first_byte_s or self._world.now
+            trace.marks += isinstance(event, Mark)
             trace.saw_last_event = isinstance(event, Finished)
             if isinstance(event, Finished):
                 trace.told = event.usage

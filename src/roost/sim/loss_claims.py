@@ -47,6 +47,16 @@ def replays_go_on(history: History) -> Iterator[str]:
                 yield f"{where} goes on with other weights on {opened.node}"
 
 
+def replays_are_told(history: History) -> Iterator[str]:
+    """Whoever reads a stream to its end was told of each node that went on, and of no other."""
+    for trace in history.traces.values():
+        if not trace.saw_last_event or not trace.streamed or trace.dropped:
+            continue
+        went_on = sum(opened.started for opened in trace.opened if opened.resumes_at)
+        if trace.marks != went_on:
+            yield f"{trace.request} was told of {trace.marks} that went on, and {went_on} did"
+
+
 def usage_adds_up(history: History) -> Iterator[str]:
     """What a client is told that it took is what it was sent."""
     for trace in history.traces.values():
@@ -87,6 +97,11 @@ CLAIMS: tuple[tuple[str, str, Callable[[History], Iterator[str]]], ...] = (
         "replays_go_on",
         "An answer goes on only if asked to, at exactly n+1, on the same weights, up to its limit.",
         replays_go_on,
+    ),
+    (
+        "replays_are_told",
+        "A stream has one mark for every node that went on with it, none for one that did not.",
+        replays_are_told,
     ),
     (
         "usage_adds_up",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from roost.core.events import Delta, StreamEvent, Usage
+from roost.core.events import Delta, Started, StreamEvent, Usage
 from roost.core.ids import NodeId
 from roost.errors import Failure
 from roost.fleet.assigning import Assigner
@@ -16,6 +16,7 @@ from roost.fleet.field import Field
 from roost.fleet.line import Entry, Line
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.relay import Relay
+from roost.fleet.relay_effects import Mark, RelayEffect
 from roost.fleet.retrying import Recovery, Verdict
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
@@ -37,6 +38,23 @@ class IsATokenBehind(Relay):
             self._newest = event
         else:
             super()._take(event)
+
+
+class MarksTooEarly(Relay):
+    """Whoever is asked to go on is told of, also one that refuses."""
+
+    def on_restart(self, lost_to: str, now: float) -> list[RelayEffect]:
+        """Say so at once."""
+        super().on_restart(lost_to, now)
+        if self._answering and self._streamed:
+            self._pending.append(Mark(f"replayed after {lost_to}"))
+        return self._flush(now)
+
+    def _take(self, event: StreamEvent) -> None:
+        told = self._streamed
+        self._streamed = told and not isinstance(event, Started)
+        super()._take(event)
+        self._streamed = told
 
 
 class CountsTheLastAttempt(Relay):

@@ -229,7 +229,7 @@ class Workload:
         trace = Trace(rid, request.model, talk.turn, self._world.now, oracle)
         trace.tenant, trace.class_ = talk.tenant, talk.class_
         trace.replays, trace.prompt_tokens = manners.replays, len(prompt_tokens(request))
-        trace.insists = insists
+        trace.insists, trace.streamed = insists, manners.streamed
         trace.conversation, trace.asked = talk.key, messages[-1].content
         asked = Asked(trace, request, terms, messages, manners, lambda: talk.answered(trace))
         keyed = repeats.plan(self._traffic, talk.dice)
