@@ -6,7 +6,7 @@ import pytest
 
 from roost.core.request import ServiceClass
 from roost.errors import RoostError
-from roost.gateway.asked import asked_class, asked_key, asked_on_loss
+from roost.gateway.asked import asked_affinity, asked_class, asked_key, asked_on_loss
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,21 @@ def test_another_word_for_a_loss_is_refused(header: bytes | None, in_body: objec
     with pytest.raises(RoostError) as error:
         asked_on_loss(header, in_body)
     assert error.value.failure.param == "x-roost-on-loss"
+
+
+@pytest.mark.parametrize(
+    ("in_body", "found"), [(None, False), ("prefer", False), ("require", True)]
+)
+def test_affinity_is_read(in_body: object, found: bool) -> None:
+    """Whoever asks nothing prefers."""
+    assert asked_affinity(None, in_body) is found
+
+
+@pytest.mark.parametrize(
+    ("header", "in_body"), [(b"", None), (b"Require", None), (None, True), (None, []), (None, {})]
+)
+def test_another_word_for_affinity_is_refused(header: bytes | None, in_body: object) -> None:
+    """Whatever JSON a body has in its place."""
+    with pytest.raises(RoostError) as error:
+        asked_affinity(header, in_body)
+    assert error.value.failure.param == "x-roost-affinity"

@@ -387,7 +387,8 @@ async def test_prompts_are_in_no_log(stage: Stage, capfd: pytest.CaptureFixture[
     assert "CANARY" not in said
 
 
-async def test_asking_for_a_way_that_does_not_exist_is_400(stage: Stage) -> None:
+@pytest.mark.parametrize("way", ["explode", 1, None, ["pause"], {"pause": True}])
+async def test_asking_for_a_way_that_does_not_exist_is_400(stage: Stage, way: object) -> None:
     """`roost.on_full` knows two words."""
-    reply = await ask(stage.port, "POST", PATH, turn("q", roost={"on_full": "explode"}))
+    reply = await ask(stage.port, "POST", PATH, turn("q", roost={"on_full": way}))
     assert (reply.status, reply.json()["param"]) == (400, "roost.on_full")

@@ -18,7 +18,7 @@ from roost.core.conversation import KeptConversation, SaidTurn
 from roost.errors import Failure
 from roost.store.home import Home
 from roost.store.journal import Journal, JournalSettings, Shelves
-from roost.store.transcripts import Shelf, open_disk
+from roost.store.transcripts import DAMAGED, Shelf, open_disk
 from tests.store.test_transcripts import LARGE, key, said
 
 WAIT_S = 10.0
@@ -96,6 +96,83 @@ def test_what_is_removed_is_in_no_file_while_the_journal_runs(home: Home) -> Non
     assert ask(journal, lambda shelves: shelves.forget(key("a"))) is True
     assert b"SECRET-CANARY" not in b"".join(file.read_bytes() for file in home.root.glob("conv*"))
     assert recalled(journal, "b") == ["kept", "yes"]
+    journal.close()
+
+
+def test_a_log_that_cannot_be_emptied_does_nothing_twice(home: Home) -> None:
+    """What was committed is told as it is; traces of what was removed go when they can."""
+    connection = open_disk(home, LARGE)
+    journal = Journal(connection, JournalSettings(retry_s=0.05))
+    ask(journal, note(said("a", "SECRET-CANARY", "noted")))
+    open_reads: Queue[sqlite3.Cursor] = Queue()
+    # A connection that still reads cannot empty its log, like one whose disk is full.
+    ask(
+        journal,
+        lambda _: open_reads.put(
+            connection.execute("select 1 union all select count(*) from turns")
+        ),
+    )
+    gate: Queue[None] = Queue()
+    journal.submit(lambda _: gate.get(timeout=WAIT_S), lambda _: None)
+    told: Queue[object] = Queue()
+    journal.submit(note(said("b", "kept", "once")), told.put)
+    journal.submit(lambda shelves: shelves.forget(key("a")), told.put)
+    gate.put(None)
+    assert [told.get(timeout=WAIT_S) for _ in range(2)] == [None, True]
+    assert recalled(journal, "b") == ["kept", "once"]
+    assert not journal.degraded
+    ask(journal, lambda _: open_reads.get().close())
+    files = partial(home.root.glob, "conv*")
+    while b"SECRET-CANARY" in b"".join(file.read_bytes() for file in files()):
+        ask(journal, lambda _: None)
+    journal.close()
+
+
+def test_a_reader_elsewhere_holds_up_no_removal(home: Home) -> None:
+    """Another process that reads keeps the log as it is for so long, and costs nobody a turn."""
+    journal = Journal(open_disk(home, LARGE), JournalSettings(retry_s=0.05))
+    ask(journal, note(said("a", "SECRET-CANARY", "noted")))
+    reader = sqlite3.connect(home.root / "conversations.db", isolation_level=None)
+    reader.execute("begin")
+    reader.execute("select * from turns").fetchall()
+    assert ask(journal, lambda shelves: shelves.forget(key("a"))) is True
+    assert ask(journal, note(said("b", "kept", "once"))) is None
+    reader.close()
+    files = partial(home.root.glob, "conv*")
+    while b"SECRET-CANARY" in b"".join(file.read_bytes() for file in files()):
+        ask(journal, lambda _: None)
+    assert recalled(journal, "b") == ["kept", "once"]
+    journal.close()
+
+
+def test_what_is_removed_while_the_disk_is_ill_goes_later(home: Home) -> None:
+    """A removal that could be done leaves its traces only until the disk is well again."""
+    small = open_disk(home, 64 * 1024)
+    journal = Journal(small, JournalSettings(retry_s=0.05))
+    ask(journal, note(said("a", "SECRET-CANARY", "noted")))
+    ask(journal, note(said("b", "x" * 100_000, "")))
+    assert journal.degraded
+    assert ask(journal, lambda shelves: shelves.forget(key("a"))) is True
+    ask(journal, lambda _: small.execute("pragma max_page_count = 100000").fetchone())
+    files = partial(home.root.glob, "conv*")
+    while b"SECRET-CANARY" in b"".join(file.read_bytes() for file in files()):
+        ask(journal, lambda _: None)
+    journal.close()
+
+
+def test_a_damaged_conversation_is_told_and_costs_no_other(home: Home) -> None:
+    """Its reader hears that it is damaged, the disk is not given up for it, and it can go."""
+    connection = open_disk(home, LARGE)
+    journal = Journal(connection, JournalSettings())
+    ask(journal, note(said("a", "hello", "hi")))
+    ask(journal, note(said("b", "kept", "once")))
+    change = "update turns set asked = cast(asked as blob) where key = ?"
+    ask(journal, lambda _: connection.execute(change, (key("a"),)).rowcount)
+    assert ask(journal, lambda shelves: shelves.recall(key("a"))) == DAMAGED
+    assert not journal.degraded
+    assert recalled(journal, "b") == ["kept", "once"]
+    assert ask(journal, lambda shelves: shelves.forget(key("a"))) is True
+    assert recalled(journal, "a") == []
     journal.close()
 
 

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from roost.core.conversation import SaidTurn
@@ -14,7 +15,7 @@ from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
 from roost.core.pin import Pin
 from roost.errors import RoostError
 from roost.store.home import Home
-from roost.store.transcripts import STEPS, Shelf, open_disk, open_memory
+from roost.store.transcripts import DAMAGED, STEPS, Shelf, open_disk, open_memory
 
 TENANT = TenantId("key:1")
 LARGE = 2**30
@@ -62,6 +63,35 @@ def test_turns_come_back_in_order(shelf: Shelf) -> None:
     assert (kept.began_unix_s, kept.active_unix_s) == (1.0, 3.0)
     assert kept.pin == Pin(NodeId("n1"), ModelId("m"), 11)
     assert shelf.recall(key("nobody")) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update turns set asked = cast(asked as blob)",
+        "update turns set answered = cast(x'ff00fe' as text)",
+        "update conversations set node = x'00'",
+        "update conversations set model = cast(x'ff' as text)",
+        "update conversations set tokens = 'many'",
+        "update conversations set began_unix_s = x'00'",
+        "update conversations set active_unix_s = 'long ago'",
+    ],
+)
+def test_a_value_of_another_type_is_damage(home: Home, damage: str) -> None:
+    """A changed byte can make a number of a text: that is no past, and the list can be read."""
+    connection = open_disk(home, LARGE)
+    shelf = Shelf(connection)
+    shelf.note(said("a", "hello", "hi"))
+    connection.execute(damage)
+    with pytest.raises(RoostError) as caught:
+        shelf.recall(key("a"))
+    assert caught.value.failure == DAMAGED
+    ((found, view),) = shelf.list(None)
+    assert (found, view.name, view.turns) == (key("a"), "a", 1)
+    kinds = (str, str, str, str, int, int, float, float)
+    assert tuple(type(cell) for cell in msgspec.structs.astuple(view)) == kinds
+    assert shelf.forget(key("a"))
+    shelf.close()
 
 
 def test_forgetting_removes_every_word(home: Home) -> None:
@@ -137,6 +167,7 @@ def test_a_damaged_file_is_refused(home: Home) -> None:
         open_disk(home, LARGE)
     assert caught.value.failure.reason == "storage_error"
     assert str(home.root) not in caught.value.failure.message
+    assert "conversations.db" in caught.value.failure.message
     assert path.read_bytes() == before
 
 

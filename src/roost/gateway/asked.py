@@ -37,7 +37,7 @@ def asked_affinity(header: bytes | None, in_body: object) -> bool:
     The header counts more than the body, whose twin is `roost.affinity`.
     """
     value = in_body if header is None else header.decode("latin-1").strip()
-    if value in {None, "prefer"}:
+    if value is None or value == "prefer":
         return False
     if value != "require":
         message = "The affinity must be 'prefer' or 'require'."

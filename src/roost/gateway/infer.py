@@ -158,7 +158,8 @@ class Infer:
     def _relay(self, asked: InferAsked, terms: Terms) -> Relay:
         settings = self._settings.relay
         on_full = asked.roost.get("on_full", settings.on_full)
-        if on_full not in {"pause", "drop_oldest"}:
+        # A tuple, since a body may hold what no set can look up.
+        if on_full not in ("pause", "drop_oldest"):
             message = "'roost.on_full' must be 'pause' or 'drop_oldest'."
             raise fail("bad_request", message, param="roost.on_full")
         settings = msgspec.structs.replace(settings, on_full=on_full)

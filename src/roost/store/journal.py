@@ -19,7 +19,7 @@ import msgspec
 
 from roost.core.conversation import ConversationView, KeptConversation, SaidTurn
 from roost.core.ids import ConversationKey, TenantId
-from roost.errors import Failure
+from roost.errors import Failure, RoostError
 from roost.store.transcripts import LIST_MAX, Shelf, open_memory
 
 CLOSE_S = 10.0
@@ -85,11 +85,20 @@ class Shelves:
         self.removed = self.removed or count > 0
         return count
 
-    def scrub(self) -> None:
-        """Leave no trace of what was removed; to be called between transactions."""
-        if self.removed and self._disk is not None and not self.ill:
-            self._disk.scrub()
-        self.removed = False
+    def scrub(self) -> bool:
+        """Leave no trace of what was removed; to be called between transactions.
+
+        False where that has to be tried again: the disk is ill or full, or another process reads.
+        """
+        if self._disk is None or not self.removed:
+            return True
+        if self.ill:
+            return False
+        try:
+            self.removed = not self._disk.scrub()
+        except sqlite3.Error:
+            return False
+        return not self.removed
 
     def list(self, tenant: TenantId | None) -> tuple[ConversationView, ...]:
         """List conversations, the last active first."""
@@ -160,6 +169,7 @@ class Journal:
         self._shelves = Shelves(disk, Shelf(open_memory()), settings.memory_max_bytes)
         self._jobs: queue.Queue[Job | None] = queue.Queue(settings.jobs_max)
         self._tried_s = 0.0
+        self._scrub_s = 0.0
         self._thread = threading.Thread(target=self._run, name="conversations", daemon=True)
         self._thread.start()
 
@@ -199,6 +209,7 @@ class Journal:
             running = len(jobs) == len(group)
             self._try_again()
             self._do(jobs)
+            self._scrub()
         self._try_again(now=True)
         self._shelves.close()
 
@@ -222,14 +233,19 @@ class Journal:
             return
         try:
             results = self._together(jobs)
-            self._shelves.scrub()
         except Exception as error:  # noqa: BLE001 - one bad job must not cost the others theirs
             self._fell_ill(error)
             results = [self._alone(job) for job in jobs]
+        self._scrub()
         for job, result in zip(jobs, results, strict=True):
             # Whoever asked may have gone with its event loop.
             with contextlib.suppress(RuntimeError):
                 job.done(result)
+
+    def _scrub(self) -> None:
+        """Have no trace left of what was removed; what is committed stays so if that fails."""
+        if time.monotonic() >= self._scrub_s and not self._shelves.scrub():
+            self._scrub_s = time.monotonic() + self._settings.retry_s
 
     def _together(self, jobs: list[Job]) -> list[object]:
         with _whole(self._shelves.in_use()):
@@ -240,6 +256,8 @@ class Journal:
             return self._together([job])[0]
         except sqlite3.Error:
             return DISK_FAILED
+        except RoostError as error:
+            return error.failure
         except Exception as error:  # noqa: BLE001 - told to whoever asked
             return Failure("internal", f"A job for conversations failed: {type(error).__name__}.")
 

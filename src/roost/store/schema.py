@@ -22,7 +22,7 @@ def open_file(
     `steps` lead from each version of the schema to the next; `lock` keeps others out meanwhile.
     Raises `storage_error` for a damaged file or one that a newer roost has written.
     """
-    with translated(), explained(), locked(lock):
+    with translated(), explained(path.name), locked(lock):
         # SQLite gives its log files the mode of the database, hence it is set before the first.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(
@@ -52,12 +52,15 @@ def prepare(connection: sqlite3.Connection, steps: tuple[str, ...]) -> None:
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Turn SQLite's errors into `storage_error`; its own words name no path and no value."""
+def explained(file: str = "the database") -> Iterator[None]:
+    """Turn SQLite's errors into `storage_error`; its own words name no path and no value.
+
+    `file` is the name by which people find it in ROOST_HOME.
+    """
     try:
         yield
     except sqlite3.Error as error:
         raise fail(
             "storage_error",
-            f"The database in ROOST_HOME cannot be used: {error}. Check the disk and permissions.",
+            f"In ROOST_HOME {file} cannot be used: {error}. Check the disk and permissions.",
         ) from error

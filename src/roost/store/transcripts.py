@@ -9,16 +9,23 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
 
 from roost.core.conversation import ConversationView, KeptConversation, SaidTurn
 from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
 from roost.core.pin import Pin
 from roost.core.request import Message
+from roost.errors import Failure, RoostError
 from roost.store.home import Home
 from roost.store.schema import BUSY_S, explained, open_file, prepare
 
 LIST_MAX = 1000
 PAGE_BYTES = 4096
+SCRUB_WAIT_MS = 100
+"""How long whoever removes something waits for other processes that read."""
+
 _FIRST = """
 create table conversations (
     key blob primary key,
@@ -49,6 +56,11 @@ _TEXT_OF_OLD = """
 select sum(length(cast(asked as blob)) + length(cast(answered as blob))) from turns
 where key in (select key from conversations where active_unix_s < ?)
 """
+DAMAGED = Failure(
+    "storage_error", "What is kept of this conversation is damaged. Remove it to begin it anew."
+)
+_Place: TypeAlias = tuple[str, str, int, float, float]
+_VIEW: tuple[type, ...] = (str, str, str, str, int, int, float, float)
 STEPS = (_FIRST,)
 """What leads from each version of the schema to the next; a step once released never changes."""
 
@@ -76,6 +88,7 @@ def open_memory() -> sqlite3.Connection:
 
 
 def _ready(connection: sqlite3.Connection) -> None:
+    connection.text_factory = _text
     connection.execute("pragma foreign_keys = on")
     # What is removed is overwritten: nobody finds it in the file afterwards.
     connection.execute("pragma secure_delete = on")
@@ -101,12 +114,20 @@ class Shelf:
         if self._connection.in_transaction:
             self._connection.execute("rollback")
 
-    def scrub(self) -> None:
+    def scrub(self) -> bool:
         """Leave nothing in the log of what was removed; not inside a transaction.
 
-        A page that is overwritten in the file still stands as it was in the log.
+        A page that is overwritten in the file still stands as it was in the log. False if another
+        process reads, so that the log has to stay.
         """
-        self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        (busy_ms,) = self._connection.execute("pragma busy_timeout").fetchone()
+        # It may be tried again, and turns that end meanwhile have to be written.
+        self._connection.execute(f"pragma busy_timeout = {SCRUB_WAIT_MS}")
+        try:
+            ((busy, _, _),) = self._connection.execute("pragma wal_checkpoint(truncate)")
+        finally:
+            self._connection.execute(f"pragma busy_timeout = {busy_ms}")
+        return not busy
 
     def close(self) -> None:
         """Close the connection."""
@@ -131,7 +152,7 @@ class Shelf:
         self.text_bytes += len(turn.asked.encode()) + len(turn.answered.encode())
 
     def recall(self, key: ConversationKey) -> KeptConversation | None:
-        """Return what is kept of a conversation."""
+        """Return what is kept of a conversation; raises `storage_error` where that is damaged."""
         row = self._connection.execute(
             "select node, model, tokens, began_unix_s, active_unix_s from conversations"
             " where key = ?",
@@ -142,13 +163,19 @@ class Shelf:
         turns = self._connection.execute(
             "select asked, answered from turns where key = ? order by number", (key,)
         )
+        # SQLite notices damage to its own pages alone; a changed byte may change a value's type.
+        try:
+            node, model, tokens, began_unix_s, active_unix_s = msgspec.convert(row, _Place)
+            said = msgspec.convert(turns.fetchall(), list[tuple[str, str]])
+        except msgspec.ValidationError:
+            raise RoostError(DAMAGED) from None
         messages = tuple(
             message
-            for asked, answered in turns
+            for asked, answered in said
             for message in (Message("user", asked), Message("assistant", answered))
         )
-        pin = Pin(NodeId(row[0]), ModelId(row[1]), row[2])
-        return KeptConversation(pin, row[3], row[4], messages)
+        pin = Pin(NodeId(node), ModelId(model), tokens)
+        return KeptConversation(pin, began_unix_s, active_unix_s, messages)
 
     def forget(self, key: ConversationKey) -> bool:
         """Remove a conversation and all its turns; False if there is none."""
@@ -201,9 +228,29 @@ class Shelf:
             " where ?1 is null or tenant = ?1 order by active_unix_s desc limit ?2",
             (tenant, LIST_MAX),
         )
-        return tuple((ConversationKey(row[0]), ConversationView(*row[1:])) for row in rows)
+        return tuple((ConversationKey(row[0]), _view(row[1:])) for row in rows)
 
     def _measure(self, of_which: str, value: bytes | float) -> int:
         """How much text the turns have that one of the queries above is about, in bytes."""
         (size,) = self._connection.execute(of_which, (value,)).fetchone()
         return int(size or 0)
+
+
+def _text(stored: bytes) -> str | None:
+    """Read a text; None where it is damaged, as for a value of another type."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _view(row: tuple[object, ...]) -> ConversationView:
+    """Make a line of a list; what is damaged in it is empty, so that the rest can be seen."""
+    cells: list[object] = []
+    for kind, cell in zip(_VIEW, row, strict=True):
+        try:
+            cells.append(msgspec.convert(cell, kind))
+        except msgspec.ValidationError:
+            cells.append(kind())
+    named = dict(zip(ConversationView.__struct_fields__, cells, strict=True))
+    return msgspec.convert(named, ConversationView)
