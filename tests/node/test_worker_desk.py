@@ -46,3 +46,41 @@ async def test_a_client_that_leaves_before_its_turn_began_leaves_nothing_busy() 
     with pytest.raises(asyncio.CancelledError):
         await work
     assert list(table) == []
+
+
+async def test_whoever_is_cancelled_leaves_what_is_to_be_forgotten_to_the_next() -> None:
+    """Three sessions have ended; the first who tells the node so is cancelled at once."""
+    table = WorkerTable(WorkerLimits(9, 1000, 20_000, 50, young_s=0.0))
+    ended = [table.create(ME, f"s{n}", OFFER, 0.0) for n in range(3)]
+    tenants = []
+    for one in ended:
+        assert isinstance(one, WorkerSession)
+        table.prefilled(one, one.turns("hi"), 5, 20)
+        table.settle(one, 0.0)
+        tenants.append(one.tenant)
+    asked, forgotten = asyncio.Event(), []
+    full = [True]
+
+    async def forget(tenant: TenantId) -> None:
+        """Wait like a node whose inbox is full, the first time."""
+        asked.set()
+        if full.pop() if full else False:
+            await asyncio.Event().wait()
+        forgotten.append(tenant)
+
+    _, far = memory_pair()
+    desk = WorkerDesk(table, WorkerLink(far), forget, DeskSettings(), logs.get())
+    for name in ("s0", "s1"):
+        table.remove(ME, name)
+    work = asyncio.create_task(desk.remove(ME, "s2"))
+    await until(asked.is_set, what="the node is told")
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert forgotten == []
+    another = table.create(ME, "another", OFFER, 1.0)
+    assert isinstance(another, WorkerSession)
+    table.prefilled(another, another.turns("hi"), 5, 20)
+    table.settle(another, 1.0)
+    assert await desk.remove(ME, "another")
+    assert sorted(forgotten) == sorted([*tenants, another.tenant])

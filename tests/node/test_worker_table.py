@@ -31,6 +31,11 @@ def begun(got: WorkerSession | str) -> WorkerSession:
     return got
 
 
+def loose(table: WorkerTable) -> list[WorkerSession]:
+    """Take all whose KV is to be forgotten."""
+    return list(iter(table.take_loose, None))
+
+
 def test_a_failed_continue_gives_back_what_it_had_reserved() -> None:
     """The budget is taken at once and returned whole; the session is as it was."""
     table = WorkerTable(LIMITS)
@@ -50,7 +55,7 @@ def test_a_failed_create_leaves_nothing() -> None:
     session = begun(table.create(ME, "a", OFFER, 0.0))
     table.settle(session, 1.0)
     assert table.get(ME, "a") is None
-    assert table.take_loose() == [session]
+    assert (table.take_loose(), table.take_loose()) == (session, None)
 
 
 def test_budgets() -> None:
@@ -72,6 +77,18 @@ def test_budgets() -> None:
     assert tight.get(ME, "a") is None, "the least recently used has made room"
 
 
+def test_nobody_goes_for_a_session_that_does_not_fit_even_so() -> None:
+    """Whether there is room is known before anybody is evicted."""
+    table = WorkerTable(msgspec.structs.replace(LIMITS, sessions_max=2, kv_bytes=900))
+    made(table, "old", 1, 0.0)
+    made(table, "large", 45, 95.0)
+    assert table.create(ME, "new", OFFER, 100.0) == "total_kv_cache_exceeded"
+    assert [one.name for one in table] == ["old", "large"]
+    assert loose(table) == []
+    begun(table.create(ME, "new", OFFER, 110.0))
+    assert [one.name for one in loose(table)] == ["old", "large"]
+
+
 def test_who_is_busy_is_never_evicted() -> None:
     """However old and however great the pressure."""
     table = WorkerTable(msgspec.structs.replace(LIMITS, sessions_max=1))
@@ -89,7 +106,7 @@ def test_a_session_ends_after_a_while_without_use() -> None:
     made(table, "a", 10, 0.0)
     assert table.sweep(299.0) == 0
     assert table.sweep(300.0) == 1
-    assert [one.name for one in table.take_loose()] == ["a"]
+    assert [one.name for one in loose(table)] == ["a"]
 
 
 def test_replaced_in_mid_work() -> None:
@@ -100,7 +117,7 @@ def test_replaced_in_mid_work() -> None:
     assert table.prefilled(old, (Message("user", "x"),), 5, 5) is None
     table.settle(old, 2.0)
     assert table.get(ME, "a") is new
-    assert table.take_loose() == [old]
+    assert loose(table) == [old]
     assert old.tenant != new.tenant
 
 
@@ -155,7 +172,7 @@ class World:
             self.table.remove(ME, name)
         else:
             self.table.sweep(now)
-        self.loose += [one.number for one in self.table.take_loose()]
+        self.loose += [one.number for one in loose(self.table)]
 
     def _begin(self, got: WorkerSession | str, now: float) -> None:
         if isinstance(got, str):

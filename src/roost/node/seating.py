@@ -104,6 +104,7 @@ class Seating:
         self._sessions.moving_s += now - move.since_s
         if ok:
             self.worth.on_move(move.restore.saved.size_bytes, now - move.since_s)
+        if ok and (move.stream is not None or not move.restore.is_unwanted):
             self.slots.fill(slot, move.restore.content)
         else:
             self.slots.clear(slot)
@@ -129,8 +130,8 @@ class Seating:
         if move.restore is None:
             return self._finish(move)
         if move.stream is None:
-            self._sessions.put_back(move.restore)
-            return self._finish(move)
+            effects = self._sessions.put_back(move.restore)
+            return [*effects, *self._finish(move)]
         move.session, move.since_s = move.restore.session, now
         return self._sessions.restore(move.restore, move.content.slot)
 

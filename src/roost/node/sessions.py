@@ -68,6 +68,8 @@ class Parked:
     saved: SavedState = NOTHING
     # Its bytes are being written to disk; whatever else happens to it, that ends first.
     is_demoting: bool = False
+    # Its tenant is gone: it is forgotten as soon as what moves it has ended.
+    is_unwanted: bool = False
 
     @property
     def tenant(self) -> TenantId | None:
@@ -134,6 +136,8 @@ class Sessions:
         self.parks += 1
         one.place, one.saved, one.ram_bytes = "ram", saved, saved.size_bytes
         self._largest_bytes = max(self._largest_bytes, saved.size_bytes)
+        if one.is_unwanted:
+            return self._forget(one, counts=False)
         return [*self._make_room(0), *self.tidy(now)]
 
     def discard(self, session: SessionId) -> list[Effect]:
@@ -212,10 +216,12 @@ class Sessions:
         known = one.content.known
         return [Restore(one.runtime, slot, one.session, tier, one.saved, known)]
 
-    def put_back(self, one: Parked) -> None:
-        """A session that was taken is not wanted after all."""
-        if self._parked.get(one.session) is one and one.place == "restoring":
-            one.place = "moving" if one.is_demoting else "ram" if one.ram_bytes else "disk"
+    def put_back(self, one: Parked) -> list[Effect]:
+        """A session that was taken is not needed after all."""
+        if self._parked.get(one.session) is not one or one.place != "restoring":
+            return []
+        one.place = "moving" if one.is_demoting else "ram" if one.ram_bytes else "disk"
+        return self._forget(one, counts=False) if one.is_unwanted else []
 
     def on_restored(self, session: SessionId, *, ok: bool) -> list[Effect]:
         """A session is in a slot, or its file was not as it was written; the file goes anyway."""
@@ -228,10 +234,13 @@ class Sessions:
         return self._forget(one, counts=False)
 
     def forget(self, tenant: TenantId) -> list[Effect]:
-        """Nobody comes back to what this tenant has here; what is being moved goes in its time."""
+        """Nobody comes back to what this tenant has here; what is being moved goes behind that."""
         effects: list[Effect] = []
         for one in self:
-            if one.tenant == tenant and one.place in TAKEABLE:
+            if one.tenant != tenant:
+                continue
+            one.is_unwanted = True
+            if one.place in TAKEABLE:
                 effects += self._forget(one, counts=False)
         return effects
 

@@ -159,9 +159,12 @@ class Slots:
         slot.held = len(kept) if held is None else held
 
     def forget(self, tenant: TenantId) -> None:
-        """Nobody comes back to what this tenant has here: its free slots count as empty."""
+        """Nobody comes back to what this tenant has here: its idle slots count as empty.
+
+        One whose content is being written is still nobody's until that has ended.
+        """
         for slot in self._slots:
-            if slot.state == "free" and slot.tenant == tenant:
+            if slot.state in ("free", "moving") and slot.tenant == tenant:
                 slot.tenant, slot.known, slot.held, slot.used = None, b"", 0, 0
 
     def views(self) -> tuple[SlotView, ...]:

@@ -194,9 +194,14 @@ class WorkerDesk:
             self._link.cancel(call)
 
     async def _clear(self) -> None:
-        for session in self._table.take_loose():
+        while (session := self._table.take_loose()) is not None:
+            try:
+                await self._forget(session.tenant)
+            except BaseException:
+                # Whoever was about to tell the node has left: the next one tells it.
+                self._table.put_back(session)
+                raise
             self._log.info("worker_session_gone", session=session.name, tokens=session.tokens)
-            await self._forget(session.tenant)
 
     async def _sweep(self) -> None:
         while True:

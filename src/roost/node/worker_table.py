@@ -123,13 +123,10 @@ class WorkerTable:
         budget = self.budget(session)
         if budget < 1:
             return "session_kv_cache_too_large"
-        if old is None and len(self._sessions) >= self.limits.sessions_max:
-            first = next(self._evictable(now), None)
-            if first is None:
-                return "max_sessions_exceeded"
-            self._let_go(first)
-        if not self._make_room(budget * session.token_bytes, old, now):
-            return "total_kv_cache_exceeded"
+        surplus = 0 if old is not None else len(self._sessions) + 1 - self.limits.sessions_max
+        denial = self._make_room(budget * session.token_bytes, old, now, surplus)
+        if denial is not None:
+            return denial
         if old is not None:
             self._let_go(old)
         session.reserved = budget
@@ -215,10 +212,16 @@ class WorkerTable:
                 self._let_go(one)
         return before - len(self._sessions)
 
-    def take_loose(self) -> list[WorkerSession]:
-        """Those that have ended and hold KV on the node that nobody wants any more."""
-        loose, self._loose = self._loose, []
-        return loose
+    def take_loose(self) -> WorkerSession | None:
+        """One that has ended and holds KV on the node that nobody wants; None without any.
+
+        Whoever cannot have that forgotten gives it back with `put_back`.
+        """
+        return self._loose.pop(0) if self._loose else None
+
+    def put_back(self, session: WorkerSession) -> None:
+        """The node was not told to forget what this one holds: somebody else has to tell it."""
+        self._loose.append(session)
 
     # What there is.
 
@@ -256,27 +259,35 @@ class WorkerTable:
         return self.budget(session) < context
 
     def _occupy(self, session: WorkerSession, tokens: int, now: float) -> WorkerSession | Denial:
-        if not self._make_room(tokens * session.token_bytes, session, now):
-            return "total_kv_cache_exceeded"
+        denial = self._make_room(tokens * session.token_bytes, session, now)
+        if denial is not None:
+            return denial
         session.busy, session.reserved, session.used_s = True, tokens, now
         return session
 
-    def _make_room(self, need_bytes: int, instead: WorkerSession | None, now: float) -> bool:
-        """Evict the least recently used until so much fits in the place of `instead`, if it can."""
+    def _make_room(
+        self, need_bytes: int, instead: WorkerSession | None, now: float, surplus: int = 0
+    ) -> Denial | None:
+        """Evict the least recently used until so much fits in the place of `instead`, if it can.
+
+        At least `surplus` sessions have to go. Where that is not enough nobody goes.
+        """
         used = sum(one.kv_bytes for one in self._sessions.values() if one is not instead)
         over = used + need_bytes - self.limits.kv_bytes
         leaving: list[WorkerSession] = []
         for one in self._evictable(now):
-            if over <= 0:
+            if over <= 0 and len(leaving) >= surplus:
                 break
-            if one is not instead and one.kv_bytes:
+            if one is not instead and (one.kv_bytes or len(leaving) < surplus):
                 leaving.append(one)
                 over -= one.kv_bytes
+        if len(leaving) < surplus:
+            return "max_sessions_exceeded"
         if over > 0:
-            return False
+            return "total_kv_cache_exceeded"
         for one in leaving:
             self._let_go(one)
-        return True
+        return None
 
     def _evictable(self, now: float) -> Iterator[WorkerSession]:
         young_s = self.limits.young_s
