@@ -247,10 +247,18 @@ class Mind:
             while self._effects:
                 perform.perform(self, self._effects.popleft())
         finally:
+            # A defect in one effect costs that one: the others are due, and so is the clock.
             self._performing = False
-        for place in [one for one in self._patient if not self.coordinator.holds(*one)]:
-            self._freed(place)
-        self._arm()
+            self._look_after()
+
+    def _look_after(self) -> None:
+        try:
+            for place in [one for one in self._patient if not self.coordinator.holds(*one)]:
+                self._freed(place)
+        finally:
+            if self._effects:
+                self._loop.call_soon(self._feed, [])
+            self._arm()
 
     def _arm(self) -> None:
         delay = min(IDLE_TICK_S, self.coordinator.next_tick(self.now_s))

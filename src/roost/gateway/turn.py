@@ -293,13 +293,18 @@ class Turn:
         if self._busy:
             return
         self._busy = True
-        while self._todo:
-            self._carry_out(self._todo.popleft())
-        self._busy = False
-        if self.relay.outcome is None:
-            self._arm()
-        else:
-            self._close()
+        try:
+            while self._todo:
+                self._carry_out(self._todo.popleft())
+        finally:
+            # A defect in one effect costs that one: the client is still to hear the others.
+            self._busy = False
+            if self._todo:
+                self._loop.call_soon(self.apply, [])
+            elif self.relay.outcome is None:
+                self._arm()
+            else:
+                self._close()
 
     def _carry_out(self, effect: RelayEffect) -> None:
         assert self._listener is not None, "a turn begins before anything happens to it"
