@@ -160,6 +160,27 @@ def test_a_flood_of_keys_pushes_out_its_own() -> None:
     assert isinstance(known.on_request(claim("b", "again", BOB), 0.0), Told)
 
 
+def test_a_flood_of_answers_pushes_out_its_own() -> None:
+    """Whoever fills the memory for answers forgets what it was told itself."""
+    known = keys(answers_max_bytes=40)
+    run(known, claim("b", "b", BOB), b"for bob")
+    for number in range(20):
+        run(known, claim(f"k{number}", f"r{number}"), b"12345")
+    assert known.on_request(claim("b", "again", BOB), 0.0) == Told(RequestId("b"), b"for bob")
+    assert known.on_request(claim("k19", "again"), 0.0) == Told(RequestId("r19"), b"12345")
+    assert known.held_bytes <= 40
+
+
+def test_answers_in_the_making_push_out_no_one_elses() -> None:
+    """A tenant that fills the memory with what still runs does without, and others keep theirs."""
+    known = keys(answers_max_bytes=20)
+    run(known, claim("b", "b", BOB), b"for bob")
+    assert known.on_request(claim(), 0.0) == Fresh()
+    assert known.on_bytes(claim(), 13)
+    assert not known.on_bytes(claim(), 1)
+    assert known.on_request(claim("b", "again", BOB), 0.0) == Told(RequestId("b"), b"for bob")
+
+
 @dataclass
 class Life:
     """What a client knows of one key of its own."""

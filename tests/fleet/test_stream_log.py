@@ -116,6 +116,30 @@ def test_streams_that_are_over_make_room_and_others_do_not() -> None:
     assert len(logs) == 2
 
 
+def test_one_tenant_never_has_all_logs() -> None:
+    """The last quarter of the room is for those with less than their share."""
+    logs = StreamLogs(ReattachSettings(entries=16))
+    for number in range(30):
+        logs.on_request(RequestId(f"a{number}"), ANN, 10.0)
+    assert len(logs) == 12
+    granted = [logs.on_request(RequestId(f"b{n}"), BOB, 10.0) for n in range(9)]
+    assert [one is not None for one in granted] == [True] * 4 + [False] * 5
+
+
+def test_whoever_has_its_share_gives_up_its_own() -> None:
+    """What others may still come back for stays."""
+    logs = StreamLogs(ReattachSettings(entries=8))
+    for number, tenant in enumerate((BOB, *[ANN] * 5)):
+        granted = logs.on_request(RequestId(f"r{number}"), tenant, 10.0)
+        assert granted is not None
+        granted.log.on_end(0.0)
+        granted.log.on_detach(0.0)
+    more = logs.on_request(RequestId("more"), ANN, 10.0)
+    assert more is not None
+    assert more.forgotten == RequestId("r1")
+    assert logs.find(RequestId("r0"), BOB) is not None
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.integers(1, 30)),

@@ -4,7 +4,8 @@ A key belongs to a tenant. It is taken while its request runs, and afterwards st
 that the client was told: the whole answer, or the failure that cut it. A request that ended before
 a byte of its answer was out, or whose client had left, frees its key: there is nothing to tell
 again. Answers are opaque here. What a full memory gives up first is the oldest answers, then the
-oldest keys; a key whose request runs is never given up.
+oldest keys; a key whose request runs is never given up. Whoever has its share of either, or more,
+gives up its own.
 """
 
 from __future__ import annotations
@@ -84,6 +85,40 @@ class _Entry:
     told_s: float = 0.0
 
 
+class _Lineup:
+    """Names in the order in which they came, all together and each tenant's own."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[Name, None] = OrderedDict()
+        self._own: dict[TenantId, OrderedDict[Name, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, name: Name) -> None:
+        self._all[name] = None
+        self._own.setdefault(name[0], OrderedDict())[name] = None
+
+    def drop(self, name: Name) -> None:
+        if name not in self._all:
+            return
+        del self._all[name]
+        own = self._own[name[0]]
+        del own[name]
+        if not own:
+            del self._own[name[0]]
+
+    def first(self, tenant: TenantId | None = None) -> Name | None:
+        """The oldest of all, or of this tenant's."""
+        line = self._all if tenant is None else self._own.get(tenant, ())
+        return next(iter(line), None)
+
+    def crowded_by(self, tenant: TenantId) -> bool:
+        """Whether this tenant has its share, or more."""
+        own = self._own.get(tenant)
+        return own is not None and len(own) * len(self._own) >= len(self._all)
+
+
 class Idempotency:
     """Every key that counts."""
 
@@ -91,10 +126,10 @@ class Idempotency:
         self._settings = settings
         self._entries: dict[Name, _Entry] = {}
         # In the order of their endings, which is that of their ends: all live equally long.
-        self._over: OrderedDict[Name, None] = OrderedDict()
-        self._own: dict[TenantId, OrderedDict[Name, None]] = {}
-        self._answers: OrderedDict[Name, None] = OrderedDict()
+        self._over = _Lineup()
+        self._answers = _Lineup()
         self._held_bytes = 0
+        self._own_bytes: dict[TenantId, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -120,13 +155,13 @@ class Idempotency:
         entry = self._live(claim)
         if entry is None or not entry.kept:
             return False
+        name = self._name(claim)
         over = entry.size + count > self._settings.answer_max_bytes
-        if over or not self._make_room(count):
-            self._held_bytes -= entry.size
-            entry.size, entry.kept = 0, False
+        if over or not self._make_room(name[0], count):
+            self._weigh(name, 0)
+            entry.kept = False
             return False
-        entry.size += count
-        self._held_bytes += count
+        self._weigh(name, entry.size + count)
         return True
 
     def on_told(self, claim: Claim, answer: bytes | None, now: float) -> None:
@@ -139,20 +174,18 @@ class Idempotency:
             return
         name = self._name(claim)
         entry.running, entry.told_s = False, now
-        self._over[name] = None
-        self._own.setdefault(name[0], OrderedDict())[name] = None
+        self._over.add(name)
         if answer is None or not entry.kept:
-            self._held_bytes -= entry.size
-            entry.size = 0
+            self._weigh(name, 0)
         else:
             entry.answer = answer
-            self._answers[name] = None
+            self._answers.add(name)
 
     def on_untold(self, claim: Claim) -> None:
         """Nothing of an answer was told, or to nobody: the key is free again."""
         entry = self._live(claim)
         if entry is not None:
-            self._held_bytes -= entry.size
+            self._weigh(self._name(claim), 0)
             del self._entries[self._name(claim)]
 
     def _name(self, claim: Claim) -> Name:
@@ -173,37 +206,46 @@ class Idempotency:
         return entry if mine else None
 
     def _expire(self, now: float) -> None:
-        while self._over:
-            name = next(iter(self._over))
+        while (name := self._over.first()) is not None:
             if self._entries[name].told_s + self._settings.ttl_s > now:
                 return
             self._forget(name)
 
     def _give_up(self, newcomer: TenantId) -> bool:
         """Forget one key that is over; a tenant with its share or more gives up one of its own."""
-        if not self._over:
-            return False
-        own = self._own.get(newcomer)
-        crowded = own is not None and len(own) * len(self._own) >= len(self._over)
-        self._forget(next(iter(own if own is not None and crowded else self._over)))
-        return True
+        oldest = self._over.first(newcomer if self._over.crowded_by(newcomer) else None)
+        if oldest is not None:
+            self._forget(oldest)
+        return oldest is not None
 
     def _forget(self, name: Name) -> None:
-        del self._over[name]
-        own = self._own[name[0]]
-        del own[name]
-        if not own:
-            del self._own[name[0]]
+        self._over.drop(name)
         self._drop_answer(name)
         del self._entries[name]
 
     def _drop_answer(self, name: Name) -> None:
-        entry = self._entries[name]
-        self._answers.pop(name, None)
-        self._held_bytes -= entry.size
-        entry.answer, entry.size = None, 0
+        self._answers.drop(name)
+        self._weigh(name, 0)
+        self._entries[name].answer = None
 
-    def _make_room(self, count: int) -> bool:
-        while self._held_bytes + count > self._settings.answers_max_bytes and self._answers:
-            self._drop_answer(next(iter(self._answers)))
-        return self._held_bytes + count <= self._settings.answers_max_bytes
+    def _make_room(self, tenant: TenantId, count: int) -> bool:
+        """Drop the oldest answers; a tenant whose own weigh their share or more drops its own."""
+        while self._held_bytes + count > self._settings.answers_max_bytes:
+            own_bytes = self._own_bytes.get(tenant, 0) + count
+            crowded = own_bytes * len({*self._own_bytes, tenant}) >= self._held_bytes + count
+            oldest = self._answers.first(tenant if crowded else None)
+            if oldest is None:
+                return False
+            self._drop_answer(oldest)
+        return True
+
+    def _weigh(self, name: Name, size: int) -> None:
+        """An answer weighs so many bytes now."""
+        entry, tenant = self._entries[name], name[0]
+        more, entry.size = size - entry.size, size
+        self._held_bytes += more
+        own_bytes = self._own_bytes.get(tenant, 0) + more
+        if own_bytes:
+            self._own_bytes[tenant] = own_bytes
+        else:
+            self._own_bytes.pop(tenant, None)

@@ -8,7 +8,7 @@ use until nobody has come back for its window; then, or some time after the end,
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 
 import msgspec
 
@@ -19,7 +19,8 @@ class ReattachSettings(msgspec.Struct, frozen=True):
     """How long clients may stay away, and what is kept for them meanwhile.
 
     A client may ask for up to `max_s`. Each log holds `log_bytes`, but for what an attached reader
-    has yet to take. At most `entries` logs exist; those of streams that are over make room.
+    has yet to take. At most `entries` logs exist; those of streams that are over make
+    room. The last quarter of it is for tenants that have less than their share.
     """
 
     max_s: float = 60.0
@@ -138,6 +139,7 @@ class StreamLogs:
     def __init__(self, settings: ReattachSettings) -> None:
         self._settings = settings
         self._logs: OrderedDict[RequestId, tuple[TenantId, StreamLog]] = OrderedDict()
+        self._own: Counter[TenantId] = Counter()
 
     def __len__(self) -> int:
         return len(self._logs)
@@ -145,15 +147,35 @@ class StreamLogs:
     def on_request(self, request: RequestId, tenant: TenantId, window_s: float) -> Granted | None:
         """A client asks to be waited for; None where there is no room for one more log."""
         forgotten = None
-        if len(self._logs) >= self._settings.entries:
-            over = (name for name, (_, log) in self._logs.items() if log.ended and not log.attached)
-            forgotten = next(over, None)
+        if not self._has_room(tenant):
+            forgotten = self._over(tenant)
             if forgotten is None:
                 return None
             self.forget(forgotten)
         log = StreamLog(window_s, self._settings.log_bytes)
         self._logs[request] = (tenant, log)
+        self._own[tenant] += 1
         return Granted(log, forgotten)
+
+    def _has_room(self, tenant: TenantId) -> bool:
+        """Whether there is a place, and the tenant may have it: a live stream gives up none."""
+        entries = self._settings.entries
+        room, others = entries - len(self._logs), len(self._own) - (tenant in self._own)
+        few = self._own[tenant] * (others + 2) < entries
+        return room > entries // 4 or (room > 0 and few)
+
+    def _over(self, tenant: TenantId) -> RequestId | None:
+        """The oldest whose stream is over; of its own, where a tenant has its share or more."""
+        own = self._own[tenant]
+        crowded = own > 0 and own * len(self._own) >= len(self._logs)
+        return next(
+            (
+                name
+                for name, (owner, log) in self._logs.items()
+                if log.ended and not log.attached and (owner == tenant or not crowded)
+            ),
+            None,
+        )
 
     def find(self, request: RequestId, tenant: TenantId) -> StreamLog | None:
         """The log of a request of this tenant; of others' nobody learns whether they exist."""
@@ -162,4 +184,8 @@ class StreamLogs:
 
     def forget(self, request: RequestId) -> None:
         """A log is of no more use."""
-        self._logs.pop(request, None)
+        known = self._logs.pop(request, None)
+        if known is not None:
+            self._own[known[0]] -= 1
+            if not self._own[known[0]]:
+                del self._own[known[0]]
