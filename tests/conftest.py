@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+import structlog
+
+from roost.observe import logs
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -28,6 +31,18 @@ class Clock:
     def __call__(self) -> float:
         """Read the clock, for code that takes a function."""
         return self.now
+
+
+@pytest.fixture(autouse=True)
+def fresh_logs() -> Iterator[None]:
+    """Let every test find the same logs: JSON from "info" on, whatever ran before it.
+
+    A process has one set-up of its logs, and tests run in any order: one that starts a command
+    would leave its form and level to whichever test comes next.
+    """
+    logs.configure("info", "json")
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from roost.core.events import Delta, Started
 from roost.core.ids import RuntimeId
 from roost.errors import Failure
 from roost.fleet.relay import RelaySettings
-from roost.observe import logs
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.puppet import MODEL, Puppet, status
@@ -88,7 +87,6 @@ async def test_a_slow_reader_is_told_before_its_deadline(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """After a second, and when its buffer is nearly full: once each, with figures meanwhile."""
-    logs.configure(form="json")
     generation = msgspec.structs.replace(
         SETTINGS.generation, relay=RelaySettings(buffer_events=8, write_deadline_s=30)
     )

@@ -160,6 +160,5 @@ class NobodyReads(io.StringIO):
 
 def test_a_log_that_nobody_reads_stops_nobody() -> None:
     """Without this TERM found a gateway that could not say that it was stopping, and did not."""
-    logs.configure(form="json")
     with redirect_stderr(NobodyReads()):
         logs.get().warning("stopping", grace_s=1.0)

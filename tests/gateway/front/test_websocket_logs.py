@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-import structlog
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -24,17 +21,6 @@ from tests.gateway.conftest import SETTINGS
 from tests.gateway.front.test_websocket import deaf, dial, open_link, token
 
 Capture = pytest.CaptureFixture[str]
-
-
-@contextmanager
-def all_logged() -> Iterator[None]:
-    """Log at the lowest level, as JSON, to what stderr is now; afterwards as before."""
-    before = structlog.get_config()
-    logs.configure("debug", "json")
-    try:
-        yield
-    finally:
-        structlog.configure(**before)
 
 
 def notes(capture: Capture) -> list[dict[str, object]]:
@@ -60,16 +46,16 @@ async def test_a_refused_handshake_is_a_whole_reply_and_no_complaint(
     host: str, key: str, status: int, capsys: Capture, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a token, under a wrong Host and at a wrong path: one reply, and nothing logged."""
-    with all_logged():
-        gateway = await open_gateway(SETTINGS, admit=token)
-        assert gateway.front is not None
-        url, keys = f"ws://{host}:{gateway.front.port}/", {"Authorization": f"Bearer {key}"}
-        try:
-            with pytest.raises(InvalidStatus) as refused:
-                async with connect(url, host="127.0.0.1", additional_headers=keys, proxy=None):
-                    raise AssertionError("must not connect")
-        finally:
-            await gateway.close(0)
+    logs.configure("debug", "json")
+    gateway = await open_gateway(SETTINGS, admit=token)
+    assert gateway.front is not None
+    url, keys = f"ws://{host}:{gateway.front.port}/", {"Authorization": f"Bearer {key}"}
+    try:
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(url, host="127.0.0.1", additional_headers=keys, proxy=None):
+                raise AssertionError("must not connect")
+    finally:
+        await gateway.close(0)
     assert refused.value.response.status_code == status
     assert {note["event"] for note in notes(capsys)} <= {"listening"}
     assert caplog.records == []
@@ -79,13 +65,13 @@ async def test_closing_cancels_a_link_without_a_traceback(
     capsys: Capture, caplog: pytest.LogCaptureFixture, eventually: Eventually
 ) -> None:
     """A handler that waits for ever is cancelled by the close, and that is nobody's defect."""
-    with all_logged():
-        front = await open_link(deaf)
-        async with dial(front, Authorization="Bearer join") as link:
-            await eventually(lambda: front.connections == 1)
-            await front.close(0)
-            with pytest.raises(ConnectionClosed):
-                await link.recv()
+    logs.configure("debug", "json")
+    front = await open_link(deaf)
+    async with dial(front, Authorization="Bearer join") as link:
+        await eventually(lambda: front.connections == 1)
+        await front.close(0)
+        with pytest.raises(ConnectionClosed):
+            await link.recv()
     assert notes(capsys) == []
     assert caplog.records == []
 
@@ -102,12 +88,12 @@ async def test_what_the_library_says_is_a_debug_line(
     key: str, start: bytes, said: int, capsys: Capture, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An unanswered or broken handshake is at most a line of ours, with nothing of the client's."""
-    with all_logged():
-        front = await open_front(silent, Listener(port=0), FrontLimits())
-        head = ("GET /secret HTTP/1.1", "Host: localhost", "Connection: Upgrade")
-        offer = ("Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}")
-        answer = await raw(front.port, *head, *offer)
-        await front.close(0)
+    logs.configure("debug", "json")
+    front = await open_front(silent, Listener(port=0), FrontLimits())
+    head = ("GET /secret HTTP/1.1", "Host: localhost", "Connection: Upgrade")
+    offer = ("Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}")
+    answer = await raw(front.port, *head, *offer)
+    await front.close(0)
     assert answer.startswith(start)
     seen = notes(capsys)
     assert [(note["event"], note["level"]) for note in seen] == [("websocket_note", "debug")] * said
@@ -119,12 +105,12 @@ def test_a_traceback_becomes_the_name_of_its_error(capsys: Capture) -> None:
     """Arguments and messages of errors stay out of the line: they may quote a peer."""
     quieten(["roost-test-of-a-library"])
     logger = logging.getLogger("roost-test-of-a-library")
-    with all_logged():
-        try:
-            raise ValueError("secret")
-        except ValueError:
-            logger.exception("handshake of %s failed\n", "secret")
-        logger.info("no more than noise")
+    logs.configure("debug", "json")
+    try:
+        raise ValueError("secret")
+    except ValueError:
+        logger.exception("handshake of %s failed\n", "secret")
+    logger.info("no more than noise")
     (note,) = notes(capsys)
     assert (note["note"], note["error"]) == ("handshake of %s failed", "ValueError")
     assert (note["severity"], note["level"]) == ("error", "debug")

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from roost.fleet.upstream_pool import PoolSettings
-from roost.observe import logs
 from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import (
     EVENT,
@@ -45,7 +44,6 @@ async def test_a_hung_server_gets_nothing_new(
     script: Script, eventually: Eventually, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is healthy by its probes, and full by its silence; log and metric say so."""
-    logs.configure(form="json")
     servers = FakeServer(script), FakeServer(script)
     async with fleet(*servers, pool=POOL) as world:
         busy = await world.client()
