@@ -66,6 +66,23 @@ def test_a_pin_to_a_node_that_is_gone_is_lost_unless_the_history_is_known_elsewh
     assert sent.placement == "warm"
 
 
+def test_a_pin_that_is_older_than_what_is_known_is_not_followed() -> None:
+    """A token of a turn before leads where that one was; whoever insists gets the newest KV."""
+    fleet = Fleet()
+    fleet.join("a")
+    serve(fleet, "r1", "x", prompt_tokens=20)
+    fleet.join("b")
+    (sent,) = of(ask(fleet, "r2", "x", pin=Pin(B, MODEL, 1), require=True), Dispatch)
+    assert (sent.node, sent.placement) == (A, "warm")
+    (sent,) = of(ask(fleet, "r3", "x", pin=Pin(B, MODEL, 50), require=True), Dispatch)
+    assert (sent.node, sent.placement) == (B, "warm")
+    fleet.finish("r2")
+    fleet.finish("r3")
+    fleet.leave("a")
+    (sent,) = of(ask(fleet, "r4", "x", pin=Pin(B, MODEL, 1)), Dispatch)
+    assert sent.node == B
+
+
 def test_an_alias_is_a_hint_where_the_history_is_not_known() -> None:
     """Requests of one group meet on one node; a known history goes its own way."""
     for seed in range(5):

@@ -38,17 +38,23 @@ class Prospects:
         """Where the longest known part of the request's conversation was last computed.
 
         A pin says so for conversations that this gateway has not served itself, an alias for those
-        whose history is not known.
+        whose history is not known. Conversations grow: of a pin and what is known of the history
+        here, the one of more tokens is the newer one.
         """
         chain, pin = call.terms.chain, call.terms.pin
         known = self._homes.lookup(chain, now) if chain else None
+        newer = known is not None and pin is not None and known.tokens >= pin.tokens
         if known is None and call.terms.alias:
             known = self._homes.lookup((call.terms.alias,), now)
         if pin is None or pin.model != call.model or (known and known.node == pin.node):
             return known
-        node = self._registry.get(pin.node)
-        gone = node is None or not node.linked
-        return known if known and gone else Home(pin.node, None, pin.tokens, pin.tokens)
+        if known and ((newer and self._linked(known.node)) or not self._linked(pin.node)):
+            return known
+        return Home(pin.node, None, pin.tokens, pin.tokens)
+
+    def _linked(self, node: NodeId) -> bool:
+        record = self._registry.get(node)
+        return record is not None and record.linked
 
     def measure(self, call: Call, now: float) -> Home | None:
         """Estimate the request's lengths and cost by what is known at this moment; its home too."""

@@ -256,9 +256,13 @@ class Infer:
         )
 
     def _pin(self, speech: Speech) -> Pin | None:
-        """Where its KV is: by the token, which may be newer than what is known here."""
-        session = speech.session
-        return session.pin if session is not None else self.conversations.pin(speech.key)
+        """Where its KV is: as far as is known here, else by its token.
+
+        Every turn that went on from the words kept here has passed here, so no token knows of a
+        newer one; and a client may send the token of any turn before.
+        """
+        known, session = self.conversations.pin(speech.key), speech.session
+        return known if known is not None or session is None else session.pin
 
     def _late(self, speech: Speech) -> None:
         """Its own time has passed while it waited for the turn before."""
