@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import get_args
 
 import msgspec
@@ -23,12 +24,32 @@ ON_LOSS_HEADER = b"x-roost-on-loss"
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 
 
-class Belonging(msgspec.Struct, frozen=True):
-    """What a body says of its conversation: twins of the headers, and `prompt_cache_key`."""
+class Twins(msgspec.Struct, frozen=True):
+    """What a body has of what headers say otherwise, unread: the object `roost`.
 
+    `cache_key` is `prompt_cache_key`, which has no header.
+    """
+
+    timeout_ms: object = None
+    class_: object = None
+    on_loss: object = None
+    reattach_s: object = None
     session: object = None
     affinity: object = None
     cache_key: str = ""
+
+
+def twins(roost: Mapping[str, object], cache_key: str = "") -> Twins:
+    """Take the twins of headers out of the object `roost` of a body."""
+    return Twins(
+        timeout_ms=roost.get("timeout_ms"),
+        class_=roost.get("class"),
+        on_loss=roost.get("on_loss"),
+        reattach_s=roost.get("reattach_s"),
+        session=roost.get("session"),
+        affinity=roost.get("affinity"),
+        cache_key=cache_key,
+    )
 
 
 def asked_affinity(header: bytes | None, in_body: object) -> bool:

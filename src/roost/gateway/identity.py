@@ -22,7 +22,7 @@ from roost.core.ids import ConversationKey
 from roost.core.pin import Pin
 from roost.errors import fail
 from roost.fleet.affinity import alias
-from roost.gateway.asked import AFFINITY_HEADER, SESSION_HEADER, Belonging, asked_affinity
+from roost.gateway.asked import AFFINITY_HEADER, SESSION_HEADER, Twins, asked_affinity
 from roost.gateway.session_token import Session, SessionKey, Signer
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Identity:
         self._metrics = metrics
         self._log = log
 
-    def presented(self, terms: Terms, fields: Fields, said: Belonging) -> Session | None:
+    def presented(self, terms: Terms, fields: Fields, said: Twins) -> Session | None:
         """Return what the token of a request says; None without one, and for one that is unfit.
 
         An unfit token is no error: it was a preference, keys change and tokens expire, and a client
@@ -86,9 +86,7 @@ class Identity:
         self._log.debug("session_ignored", request=terms.request_id, reason=found)
         return None
 
-    def bound(
-        self, terms: Terms, session: Session | None, fields: Fields, said: Belonging
-    ) -> Terms:
+    def bound(self, terms: Terms, session: Session | None, fields: Fields, said: Twins) -> Terms:
         """Add to the terms whose KV a request hopes for; `bad_request` for a wrong affinity."""
         require = asked_affinity(fields.get(AFFINITY_HEADER), said.affinity)
         claims = SESSION_HEADER in fields or bool(said.session)

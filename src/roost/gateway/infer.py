@@ -11,7 +11,6 @@ them like the history that other clients send.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,35 +26,24 @@ from roost.dialects.infer_errors import InferCase
 from roost.dialects.infer_reply import InferStream
 from roost.errors import Failure, RoostError, fail
 from roost.fleet import refusals
-from roost.fleet.affinity import chain
 from roost.fleet.conversation_effects import Begin, ConversationEffect, Gone, Refuse
 from roost.fleet.conversations import Conversations, ConversationSettings, conversation_key
-from roost.fleet.relay import Relay, RelaySettings
-from roost.fleet.said import said_for
-from roost.gateway.asked import (
-    CLASS_HEADER,
-    ON_LOSS_HEADER,
-    Belonging,
-    asked_class,
-    asked_on_loss,
-)
+from roost.fleet.relay import RelaySettings
+from roost.gateway.asked import Twins, twins
+from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.infer_outlet import InferOutlet
-from roost.gateway.lifelines import Held
-from roost.gateway.scribe import StreamScribe
+from roost.gateway.parsing import fingerprint, measured
 from roost.gateway.speech import Speech
-from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
-from roost.gateway.turn import Turn
 
 if TYPE_CHECKING:
     from roost.core.ids import RequestId
     from roost.gateway.archive import Archive
-    from roost.gateway.front.exchange import Exchange
     from roost.gateway.identity import Identity
     from roost.gateway.lifelines import Lifelines
     from roost.gateway.mind import Mind
-    from roost.gateway.reel import Reel
     from roost.gateway.routes import Call
     from roost.gateway.session_token import Session
+    from roost.gateway.turn import Turn
 
 DIALECT = "infer"
 ELSEWHERE = Failure(
@@ -80,13 +68,6 @@ class InferSettings(msgspec.Struct, frozen=True):
     release_wait_s: float = 1.0
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A turn's way to its client: what it is written through, and what the client holds on to."""
-
-    relay: Relay
-    held: Held
-
-
 class Infer:
     """Serves system 1's clients."""
 
@@ -101,6 +82,7 @@ class Infer:
         self._mind = mind
         self._lifelines = lifelines
         self._identity = identity
+        self._entry = Entry(mind, lifelines, identity)
         self._archive = archive
         self._settings = settings
         self.conversations = Conversations(settings.conversations)
@@ -116,33 +98,41 @@ class Infer:
                 message = f"One turn has at most {self._settings.body_max_bytes} bytes."
                 raise fail("body_too_large", message, param="prompt")
             asked = read_infer(body, strict=self._settings.strict)
-            terms, key, session = self._identified(call, asked)
-            relay = self._relay(asked, terms)
-            held = self._lifelines.asked(
-                call, _fingerprint(key, body), asked.roost.get("reattach_s")
-            )
+            said = twins(asked.roost)
+            terms, key, session = self._identified(call, asked, said)
+            relay = self._relay(asked)
+            same = fingerprint(DIALECT, key + body)
+            held = self._lifelines.asked(call, same, said.reattach_s)
         except RoostError as error:
-            self._mind.metrics("roost_requests_total", "rejected", DIALECT).inc()
-            call.exchange.fail(error.failure)
+            self._entry.refuse(call, DIALECT, error.failure)
             return
-        if asked.ignored:
-            names = list(asked.ignored)
-            self._mind.log.debug("fields_ignored", request=terms.request_id, fields=names)
-        if self._lifelines.answered(call, held, DIALECT):
+        if self._entry.answered(call, held, DIALECT, asked.ignored):
             return
-        line = Line(relay, held)
-        turn, watched = self._turn(call, asked, terms, line)
-        watched.watcher = turn
+        request = terms.request_id
+
+        def case(failure: Failure) -> InferCase:
+            return self._case(self._speeches[request], failure)
+
+        order = Order(
+            DIALECT,
+            asked.request,
+            terms,
+            held,
+            relay,
+            stream=self._voice,
+            outlet=lambda reader: InferOutlet(reader, case),
+        )
+        turn = self._entry.turn(call, order)
+        self._entry.goes_on(turn, key, named=True)
         self._expect(Speech(key, asked, turn, self._mind.now_s, session))
 
     def _identified(
-        self, call: Call, asked: InferAsked
+        self, call: Call, asked: InferAsked, said: Twins
     ) -> tuple[Terms, ConversationKey, Session | None]:
         """Find out which conversation it is: the name says so, or a token does in its place."""
-        fields, roost, identity = call.exchange.fields, asked.roost, self._identity
-        belonging = Belonging(roost.get("session"), roost.get("affinity"))
-        terms = _terms(call, asked)
-        session = identity.presented(terms, fields, belonging)
+        fields, identity = call.exchange.fields, self._identity
+        terms = terms_of(call, said, asked.request.max_tokens)
+        session = identity.presented(terms, fields, said)
         if asked.conversation:
             key = conversation_key(call.tenant, asked.conversation)
         elif session is not None and session.named:
@@ -152,40 +142,22 @@ class Infer:
         if session is not None and session.key != key:
             # A token of another conversation says nothing about this one.
             session = None
-        terms = identity.bound(terms, session, fields, belonging)
-        return terms, key, session
+        return identity.bound(terms, session, fields, said), key, session
 
-    def _relay(self, asked: InferAsked, terms: Terms) -> Relay:
+    def _relay(self, asked: InferAsked) -> RelaySettings:
         settings = self._settings.relay
         on_full = asked.roost.get("on_full", settings.on_full)
         # A tuple, since a body may hold what no set can look up.
         if on_full not in ("pause", "drop_oldest"):
             message = "'roost.on_full' must be 'pause' or 'drop_oldest'."
             raise fail("bad_request", message, param="roost.on_full")
-        settings = msgspec.structs.replace(settings, on_full=on_full)
-        said = said_for(terms, settings.replay_max_tokens)
-        return Relay(settings, streamed=True, now=self._mind.now_s, said=said)
-
-    def _turn(
-        self, call: Call, asked: InferAsked, terms: Terms, line: Line
-    ) -> tuple[Turn, Exchange | Reel]:
-        """Make a turn; what hears of its client comes with it."""
-
-        def case(failure: Failure) -> InferCase:
-            return self._case(self._speeches[terms.request_id], failure)
-
-        reel = self._lifelines.reel(call, line.held, lambda why: self._voice().error(why))
-        base = InferOutlet(reel or call.exchange, case)
-        outlet = self._lifelines.outlet(line.held, line.relay, base, numbered=reel is not None)
-        turn = Turn(asked.request, terms, line.relay, StreamScribe(outlet, self._voice()), DIALECT)
-        return turn, reel or call.exchange
+        return msgspec.structs.replace(settings, on_full=on_full)
 
     def _expect(self, speech: Speech) -> None:
         """Look after the client while its turn waits for the one before."""
         turn, key = speech.turn, speech.key
         terms, request = turn.terms, turn.terms.request_id
         turn.keeper = self
-        turn.session = partial(self._identity.token, key=key, named=True)
         self._speeches[request] = speech
         self._mind.expect(turn)
         if terms.timeout_s is not None:
@@ -246,11 +218,12 @@ class Infer:
         timeout_s = terms.timeout_s
         if timeout_s is not None:
             timeout_s = max(0.0, timeout_s - (self._mind.now_s - speech.arrived_s))
+        size = measured(prompt, terms.tenant, request.model)
         return msgspec.structs.replace(
             terms,
-            chain=chain(terms.tenant, request.model, prompt.messages),
+            chain=size.chain,
             timeout_s=timeout_s,
-            prompt_bytes=sum(len(message.content.encode()) for message in prompt.messages),
+            prompt_bytes=size.size_bytes,
             pin=self._pin(speech),
             has_past=terms.has_past or speech.past is not None,
         )
@@ -342,25 +315,6 @@ class Infer:
     def _tick(self) -> None:
         self._timer = None
         self._perform(self.conversations.on_tick(self._mind.now_s))
-
-
-def _fingerprint(key: ConversationKey, body: bytes) -> bytes:
-    """Hash what makes a turn the same as another one: a token may say which conversation it is."""
-    return hashlib.blake2b(f"{DIALECT}\0".encode() + key + body, digest_size=32).digest()
-
-
-def _terms(call: Call, asked: InferAsked) -> Terms:
-    """Put together under which terms a turn is served; `bad_request` for headers that are wrong."""
-    fields, roost = call.exchange.fields, asked.roost
-    return Terms(
-        request_id=call.exchange.request_id,
-        tenant=call.tenant,
-        timeout_s=asked_timeout_s(fields.get(TIMEOUT_HEADER), roost.get("timeout_ms")),
-        max_tokens=asked.request.max_tokens,
-        class_=asked_class(fields.get(CLASS_HEADER), roost.get("class"), call.principal.class_),
-        weight=call.principal.weight,
-        on_loss=asked_on_loss(fields.get(ON_LOSS_HEADER), roost.get("on_loss")),
-    )
 
 
 def _nothing() -> None:

@@ -11,13 +11,13 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from roost.core.ids import ModelId, TenantId
-from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
+from roost.core.request import ChatPrompt, GenerateRequest, Prompt, TextPrompt, TokensPrompt
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_options import ReplyOptions, Translated
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.affinity import chain
-from roost.gateway.asked import Belonging
+from roost.gateway.asked import Twins, twins
 
 Api: TypeAlias = Literal["chat", "completions"]
 
@@ -47,28 +47,27 @@ class Job(msgspec.Struct, frozen=True):
     keyed: bool = False
 
 
-class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
-    """What a body asks for; `chain` is empty for raw prompts.
+class Measured(msgspec.Struct, frozen=True):
+    """A prompt as routing sees it; `chain` is empty for raw prompts.
 
-    `prompt_bytes` is the length of its text, `prompt_tokens` its exact length where it came as
-    token ids, 0 otherwise. `timeout_ms`, `class_`, `reattach_s` and `on_loss` are what the object
-    `roost` has of them.
-    `fingerprint` is a hash of route and body where one was asked for. `belonging` is what the
-    body says of its conversation.
+    `size_bytes` is the length of its text, `tokens` its exact length where it came as token ids,
+    0 otherwise.
     """
+
+    chain: tuple[bytes, ...] = ()
+    size_bytes: int = 0
+    tokens: int = 0
+
+
+class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
+    """What a body asks for; `fingerprint` is a hash of it where one was asked for."""
 
     request: GenerateRequest
     options: ReplyOptions
-    chain: tuple[bytes, ...]
-    prompt_bytes: int
-    prompt_tokens: int
+    prompt: Measured
     ignored: tuple[str, ...]
-    timeout_ms: object
-    class_: object
-    reattach_s: object = None
-    on_loss: object = None
+    twins: Twins = Twins()
     fingerprint: bytes = b""
-    belonging: Belonging = Belonging()
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag="unreadable"):
@@ -87,35 +86,31 @@ def parse(job: Job) -> Outcome:
         request = _with_model(sent.request, job.default_model)
     except RoostError as error:
         return Unreadable(error.failure)
-    hashes: tuple[bytes, ...] = ()
-    size_bytes = tokens = 0
-    match request.prompt:
-        case ChatPrompt(messages):
-            hashes = chain(job.tenant, request.model, messages)
-            size_bytes = sum(len(message.content.encode()) for message in messages)
-        case TextPrompt(text):
-            size_bytes = len(text.encode())
-        case TokensPrompt(ids):
-            tokens = len(ids)
     return Parsed(
         request=request,
         options=sent.options,
-        chain=hashes,
-        prompt_bytes=size_bytes,
-        prompt_tokens=tokens,
+        prompt=measured(request.prompt, job.tenant, request.model),
         ignored=sent.ignored,
-        timeout_ms=sent.roost.get("timeout_ms"),
-        class_=sent.roost.get("class"),
-        reattach_s=sent.roost.get("reattach_s"),
-        on_loss=sent.roost.get("on_loss"),
-        fingerprint=_fingerprint(job) if job.keyed else b"",
-        belonging=Belonging(sent.roost.get("session"), sent.roost.get("affinity"), sent.cache_key),
+        twins=twins(sent.roost, sent.cache_key),
+        fingerprint=fingerprint(job.api, job.body) if job.keyed else b"",
     )
 
 
-def _fingerprint(job: Job) -> bytes:
+def measured(prompt: Prompt, tenant: TenantId, model: ModelId) -> Measured:
+    """Measure a prompt of this tenant for this model, and hash what its KV can be shared by."""
+    match prompt:
+        case ChatPrompt(messages):
+            size_bytes = sum(len(message.content.encode()) for message in messages)
+            return Measured(chain(tenant, model, messages), size_bytes)
+        case TextPrompt(text):
+            return Measured(size_bytes=len(text.encode()))
+        case TokensPrompt(ids):
+            return Measured(tokens=len(ids))
+
+
+def fingerprint(api: str, body: bytes) -> bytes:
     """Hash what makes a request the same as another one; an API has one method and one route."""
-    return hashlib.blake2b(job.api.encode() + b"\0" + job.body, digest_size=32).digest()
+    return hashlib.blake2b(api.encode() + b"\0" + body, digest_size=32).digest()
 
 
 def _with_model(request: GenerateRequest, default: str) -> GenerateRequest:
