@@ -6,8 +6,10 @@ import pytest
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import RuntimeView, SlotView
-from roost.fleet.board import capacity, kv_share
-from roost.fleet.registry import Node
+from roost.fleet.board import Board, capacity, kv_share
+from roost.fleet.leases import Leases
+from roost.fleet.registry import Node, Registry
+from roost.fleet.settings import FleetSettings
 from tests.fleet.kit import offer, status
 
 
@@ -42,3 +44,24 @@ def test_capacity(own: int, expected: int) -> None:
     assert capacity(node, one.model, own) == 0
     node.status = status(one, max_in_flight=3)
     assert capacity(node, one.model, own) == expected
+
+
+def test_what_was_held_against_a_forgotten_node_is_forgotten_with_it() -> None:
+    """Node ids that never come back leave nothing behind but the few that are remembered."""
+    settings = FleetSettings(remembered_nodes=1, breaker_failures=1)
+    registry, model = Registry(settings), ModelId("m")
+    board = Board(settings, registry, Leases())
+    for name in map(NodeId, ("a", "b")):
+        registry.joined(name, name, f"{name}-1", 0.0)
+        registry.reported(name, 1, status(), own=0)
+        board.joined(name)
+        board.no_room(name, model, 1.0)
+        board.breakers.failed(name, model, 1.0)
+        registry.left(name)
+    assert board.breakers.state(NodeId("a"), model, 1.0) == "open"
+    board.refresh(1.0)
+    assert board.breakers.state(NodeId("a"), model, 1.0) == "closed"
+    assert board.breakers.state(NodeId("b"), model, 1.0) == "open"
+    board.room(NodeId("b"), model)
+    board.breakers.joined(NodeId("b"))
+    assert board.next_room_s(1.0) is None, "nobody is waited for"

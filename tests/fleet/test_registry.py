@@ -88,6 +88,8 @@ def test_memory_of_the_dead_is_bounded() -> None:
         one.joined(NodeId(f"n{n}"), "n", "i", float(n))
         one.left(NodeId(f"n{n}"))
     assert [node.id for node in one.all()] == ["n3", "n4"]
+    assert one.forgotten() == ["n0", "n1", "n2"]
+    assert one.forgotten() == []
     one.joined(A, "a", "a-1", 10.0)
     one.advance(25.0)
     assert [node.id for node in one.all()] == ["n4", "a"]

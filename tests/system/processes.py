@@ -98,12 +98,22 @@ class Roost:
 
 def fetch(url: str, path: str) -> bytes:
     """GET a path of a running `roost` and return the body of a 200."""
+    status, body = _get(url, path)
+    assert status == 200, body
+    return body
+
+
+def is_ready(url: str) -> bool:
+    """Whether a running `roost` says that it can serve: it listens before that."""
+    return _get(url, "/ready")[0] == 200
+
+
+def _get(url: str, path: str) -> tuple[int, bytes]:
     parts = urlsplit(url)
     with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=5)) as connection:
         connection.request("GET", path)
         reply = connection.getresponse()
-        assert reply.status == 200, reply.read()
-        return reply.read()
+        return reply.status, reply.read()
 
 
 def wait(condition: Callable[[], bool], what: str, within_s: float = 15.0) -> None:

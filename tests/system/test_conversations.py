@@ -15,7 +15,7 @@ import pytest
 
 from tests.smollm2 import smollm2_path
 from tests.system.conftest import Start
-from tests.system.processes import Roost, fetch, wait
+from tests.system.processes import Roost, fetch, is_ready, wait
 
 MODEL = "smollm2-135m-instruct"
 MOST = 24
@@ -126,7 +126,7 @@ def test_a_person_lists_shows_and_removes(start: Start) -> None:
     """`roost conversations`, as somebody types it at the machine that serves."""
     with start("serve", "--backend", "scripted", "--port", "0") as roost:
         url = roost.url()
-        wait(lambda: b"ready" in fetch(url, "/ready"), "it is ready")
+        wait(lambda: is_ready(url), "it is ready")
         body = {"conversation_id": "a talk", "prompt": "hello", "model": "tiny", "max_tokens": 4}
         with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)) as connection:
             connection.request("POST", "/coordinator/infer", json.dumps(body))

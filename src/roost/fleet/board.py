@@ -146,6 +146,10 @@ class Board:
 
     def joined(self, node: NodeId) -> None:
         """The node is a new one: nothing is held against it, nothing is known of it."""
+        self._forget(node)
+        self.reshape()
+
+    def _forget(self, node: NodeId) -> None:
         self._backoffs = {key: wait for key, wait in self._backoffs.items() if key[0] != node}
         self._picked = {key: turn for key, turn in self._picked.items() if key[0] != node}
         self._silent.discard(node)
@@ -153,7 +157,6 @@ class Board:
         self.pace.joined(node)
         self.loads.joined(node)
         self.asked = {key: until_s for key, until_s in self.asked.items() if key[0] != node}
-        self.reshape()
 
     def next_room_s(self, now: float) -> float | None:
         """When the next node may be asked again."""
@@ -164,6 +167,8 @@ class Board:
         return min(times, default=None)
 
     def _catch_up(self, now: float) -> None:
+        for node in self._registry.forgotten():
+            self._forget(node)
         for node in self._leases.changed():
             self.touch(node)
         if self._silent:

@@ -97,7 +97,8 @@ class Conversations:
 
     def counts(self) -> ConversationCounts:
         """Gauges as of the last event."""
-        waiting = len(self._keys) - sum(one.running is not None for one in self._active.values())
+        # Whoever is active has exactly one turn that runs.
+        waiting = len(self._keys) - len(self._active)
         return ConversationCounts(len(self._active), len(self._idle), waiting)
 
     def on_turn(

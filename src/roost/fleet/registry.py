@@ -68,6 +68,7 @@ class Registry:
     def __init__(self, settings: FleetSettings) -> None:
         self._settings = settings
         self._nodes: dict[NodeId, Node] = {}
+        self._forgotten: list[NodeId] = []
         # How old the last sign of life may get until a node is no longer what it is.
         self._waits_s: dict[LinkState, float] = {
             "alive": settings.link_suspect_s,
@@ -168,6 +169,11 @@ class Registry:
             self._forget_oldest()
         return changed
 
+    def forgotten(self) -> list[NodeId]:
+        """Who has been forgotten since this was last asked, for whoever remembers more."""
+        gone, self._forgotten = self._forgotten, []
+        return gone
+
     def next_change_s(self) -> float | None:
         """When the next change of state is due if nobody says anything; None without links."""
         # In one pass and without a list: it is asked after every event.
@@ -219,3 +225,4 @@ class Registry:
         dead.sort(key=lambda node: node.heard_s)
         for record in dead[: max(0, len(dead) - self._settings.remembered_nodes)]:
             del self._nodes[record.id]
+            self._forgotten.append(record.id)
