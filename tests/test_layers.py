@@ -1,8 +1,9 @@
 """Who may import whom: rooms in layers, kinds of module, one owner per foreign library.
 
 An upper room may import a lower one, never the other way round, and rooms on a line do not know
-each other. A room that is not in the table fails, so a new one is a decision and not an accident.
-Imports inside functions and under TYPE_CHECKING count for layers: who knows a name knows its room.
+each other; within a room nobody imports in circles. A room that is not in the table fails, so a new
+one is a decision and not an accident. Imports inside functions and under TYPE_CHECKING count for
+layers and circles: who knows a name knows its room.
 """
 
 from __future__ import annotations
@@ -105,6 +106,27 @@ def rooms_layered(source: Source) -> Iterator[str]:
             yield f"line {item.line}: {source.room or 'roost'} may not import {target}"
 
 
+def circles(modules: Iterable[Source]) -> list[str]:
+    """Find modules that import each other, by however many steps; each circle is told once."""
+    found = {source.name: {item.module for item in imports(source)} for source in modules}
+    following = {name: sorted(found.keys() & taken - {name}) for name, taken in found.items()}
+    done: set[str] = set()
+    told: list[str] = []
+
+    def walk(way: tuple[str, ...]) -> None:
+        for name in following[way[-1]]:
+            if name in way:
+                told.append(" -> ".join((*way[way.index(name) :], name)))
+            elif name not in done:
+                walk((*way, name))
+        done.add(way[-1])
+
+    for name in following:
+        if name not in done:
+            walk((name,))
+    return told
+
+
 def _below(module: str, names: set[str]) -> bool:
     return any(f"{module}.".startswith(f"{name}.") for name in names)
 
@@ -194,6 +216,11 @@ def test_rooms_are_layered() -> None:
     _assert_none(f"{s.path}: {f}" for s in shipped() for f in rooms_layered(s))
 
 
+def test_nobody_imports_in_circles() -> None:
+    """Two modules that need each other are one, or the lower says in a protocol what it needs."""
+    _assert_none(circles(shipped()))
+
+
 def test_kinds_are_pure() -> None:
     """Values, deciders and machines touch nothing outside themselves."""
     _assert_none(f"{s.path}: {f}" for s in shipped() for f in kinds_pure(s))
@@ -243,6 +270,21 @@ def test_right_direction_is_accepted() -> None:
         "from roost import __version__\nfrom roost.core import ids\nfrom roost.fleet import queue\n"
     )
     assert list(rooms_layered(parse(text, "src/roost/fleet/x.py"))) == []
+
+
+def test_a_circle_is_found() -> None:
+    """Circles of two and of three are found, also where only the type checker goes round."""
+    guard = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n "
+    one = parse("from roost.fleet.b import B\n", "src/roost/fleet/a.py")
+    two = parse(guard + "from roost.fleet import c\n", "src/roost/fleet/b.py")
+    end = parse("import msgspec\n", "src/roost/fleet/c.py")
+    assert circles([one, two, end]) == []
+    back = parse("def f():\n from roost.fleet.a import A\n", "src/roost/fleet/c.py")
+    assert circles([one, two, back]) == [
+        "roost.fleet.a -> roost.fleet.b -> roost.fleet.c -> roost.fleet.a"
+    ]
+    near = parse("from .a import A\n", "src/roost/fleet/b.py")
+    assert circles([one, near, end]) == ["roost.fleet.a -> roost.fleet.b -> roost.fleet.a"]
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
     from roost.fleet.upstream_pool import PoolSettings
     from roost.gateway.upstream.client import ClientLimits
     from roost.gateway.upstream.gateway import UpstreamSettings
-    from roost.gateway.upstream.proxy import PassageLimits
+    from roost.gateway.upstream.passage import PassageLimits
 
     return UpstreamSettings(
         targets=targets,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from roost.gateway.front.bodies import Bodies
@@ -78,7 +80,7 @@ async def test_every_end_gives_back(ending: str, eventually: Eventually) -> None
             await client.send(post("/echo", b"x" * 1000)[:-100])
             await eventually(lambda: held(world) == 900)
             connection = next(iter(world.front._shared.connections))  # noqa: SLF001
-            connection.on_sweep(connection.loop.time() + 6)
+            connection.on_sweep(asyncio.get_running_loop().time() + 6)
             assert (await client.reply()).status == 408
         elif ending == "leaves":
             (await holder(world, eventually)).close()

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from roost.gateway.front.limits import FrontLimits
+from roost.gateway.front.protocol import FrontProtocol
 from tests.conftest import Eventually
 from tests.gateway.front.conftest import GET, World, opened
 from tests.gateway.front.test_protocol import post
@@ -59,6 +60,7 @@ async def test_requests_from_before_the_drain_are_answered(
     await world.seen.entered.wait()
     await client.send(GET)
     connection = next(iter(world.front._shared.connections))  # noqa: SLF001 - no client sees it
+    assert isinstance(connection, FrontProtocol)
     await eventually(lambda: len(connection._waiting) == 1)  # noqa: SLF001
     world.front.stop_accepting()
     await client.send(GET)

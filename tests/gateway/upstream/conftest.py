@@ -18,7 +18,7 @@ from roost.gateway.upstream.gateway import (
     UpstreamSettings,
     open_upstream_gateway,
 )
-from roost.gateway.upstream.proxy import PassageLimits
+from roost.gateway.upstream.passage import PassageLimits
 from roost.gateway.upstream.targets import Target
 from tests.conftest import until
 from tests.gateway.front.conftest import Client, Reply

@@ -10,7 +10,7 @@ import pytest
 
 from roost.fleet.upstream_pool import PoolSettings
 from roost.gateway.loop import run
-from roost.gateway.upstream.proxy import PassageLimits
+from roost.gateway.upstream.passage import PassageLimits
 from tests.conftest import Eventually, until
 from tests.gateway.front.conftest import Client
 from tests.gateway.upstream.conftest import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -19,9 +19,6 @@ from roost.gateway.front.rendering import Errors
 from roost.gateway.front.uvicorn_base import Config, ServerState
 from roost.gateway.request_ids import RequestIds
 from roost.gateway.tasks import Tasks
-
-if TYPE_CHECKING:
-    from roost.gateway.front.protocol import FrontProtocol
 
 
 def openai_errors(failure: Failure, _path: bytes, _request_id: str) -> tuple[int, bytes]:
@@ -51,6 +48,30 @@ class Direct(Protocol):
         ...
 
 
+class Client(Protocol):
+    """One connection, as the front that has them all sees it."""
+
+    transport: asyncio.Transport
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being received or answered."""
+        ...
+
+    @property
+    def unsent(self) -> bool:
+        """Whether a part of a reply waits for the client to take it."""
+        ...
+
+    def on_sweep(self, now: float) -> None:
+        """Enforce deadlines."""
+        ...
+
+    def shutdown(self) -> None:
+        """Close soon if nothing is going on, else after the reply."""
+        ...
+
+
 @dataclass
 class Shared:
     """One front's settings, its live connections and tasks.
@@ -68,7 +89,7 @@ class Shared:
     ids: RequestIds = field(default_factory=RequestIds)
     tasks: Tasks = field(default_factory=Tasks)
     state: ServerState = field(default_factory=ServerState)
-    connections: set[FrontProtocol] = field(default_factory=set)
+    connections: set[Client] = field(default_factory=set)
     common: bytes = b""
     draining: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)

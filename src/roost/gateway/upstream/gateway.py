@@ -23,8 +23,9 @@ from roost.gateway.tasks import Tasks
 from roost.gateway.upstream.client import ClientLimits
 from roost.gateway.upstream.failures import errors_under
 from roost.gateway.upstream.fleet_view import fleet_view, server_view
+from roost.gateway.upstream.passage import PassageLimits
 from roost.gateway.upstream.probe import ProbePace, keep_probing
-from roost.gateway.upstream.proxy import PassageLimits, Proxy
+from roost.gateway.upstream.proxy import Proxy
 from roost.gateway.upstream.servers import Server, Servers
 from roost.gateway.upstream.targets import Target
 from roost.observe import logs

@@ -9,7 +9,9 @@ Everything runs in callbacks of the two connections; only opening a connection n
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from roost.errors import Failure, Fault
 from roost.fleet.refusals import deadline
@@ -23,13 +25,75 @@ from roost.gateway.upstream.headers import is_events, reply_headers, request_hea
 from roost.gateway.upstream.routes import ProxyRoute
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from roost.gateway.routes import Call
     from roost.gateway.upstream.client import UpstreamConnection
-    from roost.gateway.upstream.proxy import Proxy
-    from roost.gateway.upstream.servers import Server
+    from roost.gateway.upstream.servers import Server, Servers
 
 UNREACHABLE = Failure("upstream_error", "No upstream server could be reached.", retry_after_s=2)
 SILENT = Failure("upstream_error", "The upstream server stopped answering.")
+
+
+class PassageLimits(msgspec.Struct, frozen=True):
+    """How long a server may be silent: before the first byte of an answer, and after it.
+
+    `commit_after_s` is when a client that waits for a stream's first event gets its status.
+    """
+
+    first_byte_s: float = 600.0
+    idle_s: float = 120.0
+    commit_after_s: float = 8.0
+
+
+class Office(Protocol):
+    """What a passage needs of whoever has them all."""
+
+    @property
+    def limits(self) -> PassageLimits:
+        """How long a server may be silent."""
+        ...
+
+    @property
+    def servers(self) -> Servers:
+        """The servers, by name."""
+        ...
+
+    def now(self) -> float:
+        """Seconds of the loop's clock."""
+        ...
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run what has to wait."""
+        ...
+
+    def on_status(self, server: Server, status: int) -> None:
+        """A server has answered with this status."""
+        ...
+
+    def on_failed(self, server: Server) -> None:
+        """A server could not be reached, went silent or cut its answer."""
+        ...
+
+    def on_whole(self, server: Server, longest_s: float) -> None:
+        """An answer came through; this was its longest silence."""
+        ...
+
+    def on_first_byte(self, waited_s: float) -> None:
+        """The first byte of a generated answer came after so long."""
+        ...
+
+    def retry(self, passage: Passage) -> bool:
+        """Send a request elsewhere; False where nobody else can take it."""
+        ...
+
+    def release(self, lease: Lease, *, served: bool) -> None:
+        """A place is free again."""
+        ...
+
+    def on_over(self, passage: Passage, outcome: Outcome) -> None:
+        """A request has ended; said once."""
+        ...
 
 
 class Passage:
@@ -39,11 +103,11 @@ class Passage:
     """
 
     def __init__(
-        self, proxy: Proxy, route: ProxyRoute, call: Call, ticket: int, timeout_s: float | None
+        self, office: Office, route: ProxyRoute, call: Call, ticket: int, timeout_s: float | None
     ) -> None:
         self.ticket = ticket
         self.exchange = call.exchange
-        self._proxy = proxy
+        self._office = office
         self.route = route
         self._path = route.path(call.rest, call.exchange.query)
         self.body = call.exchange.take_body()
@@ -56,7 +120,7 @@ class Passage:
         self._fresh_only = False
         self._first_byte = False
         self._status = 0
-        self._arrived_s = proxy.now()
+        self._arrived_s = office.now()
         self._answered_s = 0.0
         self._longest_s = 0.0
         self._timeout_s = timeout_s
@@ -73,7 +137,7 @@ class Passage:
     def on_granted(self, granted: Granted) -> None:
         """Go to the server that was chosen."""
         self._lease = granted.lease
-        self.go_to(self._proxy.servers[granted.lease.server])
+        self.go_to(self._office.servers[granted.lease.server])
 
     def on_refused(self, failure: Failure) -> None:
         """Tell the client that there is no place."""
@@ -87,7 +151,7 @@ class Passage:
         if connection is not None:
             self._ask(connection)
         else:
-            self._proxy.start(self._connect(server))
+            self._office.start(self._connect(server))
 
     async def _connect(self, server: Server) -> None:
         try:
@@ -129,7 +193,7 @@ class Passage:
         """Tell the server how long its answer is of use, so that it stops by itself."""
         if self._deadline is None:
             return b""
-        return b"%b: %d\r\n" % (TIMEOUT_HEADER, left_ms(self._deadline.when(), self._proxy.now()))
+        return b"%b: %d\r\n" % (TIMEOUT_HEADER, left_ms(self._deadline.when(), self._office.now()))
 
     # What the server says.
 
@@ -137,8 +201,8 @@ class Passage:
         """Prepare the reply."""
         assert self._server is not None, "answered before it was asked"
         self._status = status
-        self._answered_s = self._proxy.now()
-        self._proxy.on_status(self._server, status)
+        self._answered_s = self._office.now()
+        self._office.on_status(self._server, status)
         events = status == 200 and is_events(headers)
         rebuilt = reply_headers(headers, self._server.label, events=events)
         if events:
@@ -155,7 +219,7 @@ class Passage:
             self._first_byte = True
             # Lists of models and errors are no answer text: they would make the figure look good.
             if self.route.leased and self._status < 400:
-                self._proxy.on_first_byte(self._proxy.now() - self._arrived_s)
+                self._office.on_first_byte(self._office.now() - self._arrived_s)
         if last:
             self._connection = None
             whole = answer.finish(data, framed=framed)
@@ -180,12 +244,12 @@ class Passage:
         server, lease = self._server, self._lease
         assert server is not None, "failed before it was placed"
         self._lease = None
-        self._proxy.on_failed(server)
+        self._office.on_failed(server)
         self.tried |= {server.name}
         if lease is not None:
-            self._proxy.release(lease, served=False)
+            self._office.release(lease, served=False)
         self._fresh_only = False
-        if any_byte or not self._proxy.retry(self):
+        if any_byte or not self._office.retry(self):
             self._fail(failure)
 
     def _fail(self, failure: Failure) -> None:
@@ -228,7 +292,7 @@ class Passage:
 
     def on_tick(self, now: float) -> None:
         """Enforce progress, and show the client a status before its patience ends."""
-        connection, limits = self._connection, self._proxy.limits
+        connection, limits = self._connection, self._office.limits
         if connection is None or self.exchange.blocked:
             return
         if self._answer is not None and now - self._answered_s > limits.commit_after_s:
@@ -269,11 +333,11 @@ class Passage:
         if self._deadline is not None:
             self._deadline.cancel()
         lease, self._lease = self._lease, None
-        self._proxy.on_over(self, outcome)
+        self._office.on_over(self, outcome)
         if lease is not None:
             if served and self._server is not None:
-                self._proxy.on_whole(self._server, self._longest_s)
-            self._proxy.release(lease, served=served)
+                self._office.on_whole(self._server, self._longest_s)
+            self._office.release(lease, served=served)
 
 
 def _outcome_of(failure: Failure) -> Outcome:

@@ -7,8 +7,6 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from roost.errors import RoostError
 from roost.fleet.relay import Outcome
 from roost.fleet.upstream_effects import (
@@ -24,7 +22,7 @@ from roost.fleet.upstream_pool import UpstreamPool
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.upstream.models import Listed, merged, named_model
-from roost.gateway.upstream.passage import Passage
+from roost.gateway.upstream.passage import Passage, PassageLimits
 from roost.gateway.upstream.routes import MODELS, ROUTES, ProxyRoute
 from roost.gateway.upstream.servers import Server, Servers
 from roost.gateway.upstream.targets import same_address
@@ -41,17 +39,6 @@ if TYPE_CHECKING:
 
 PER_SERVER = ("roost_in_flight", "roost_upstream_healthy", "roost_upstream_stalled")
 """Gauges with a server's name on them."""
-
-
-class PassageLimits(msgspec.Struct, frozen=True):
-    """How long a server may be silent: before the first byte of an answer, and after it.
-
-    `commit_after_s` is when a client that waits for a stream's first event gets its status.
-    """
-
-    first_byte_s: float = 600.0
-    idle_s: float = 120.0
-    commit_after_s: float = 8.0
 
 
 class Proxy:
