@@ -40,4 +40,4 @@ def test_an_attempt_that_goes_on_says_where() -> None:
 def test_a_home_that_had_lost_the_conversation_says_what_that_cost() -> None:
     """The node's own count of cached tokens has the last word."""
     lines = explained({**ATTEMPT, "placement": "lost", "lost_tokens": 370}).splitlines()
-    assert lines[3:] == ["    computed 370 tokens again that its home had lost"]
+    assert lines[3:] == ["    computed 370 tokens again that its home had"]

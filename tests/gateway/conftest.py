@@ -40,6 +40,7 @@ class Stage:
         self.gateway = gateway
         self._group = group
         self._clients: list[Client] = []
+        self.nodes: list[Puppet] = []
 
     @property
     def port(self) -> int:

@@ -58,6 +58,7 @@ class Puppet:
             end, connection, self._deliver, PumpSettings(), loop.time
         )
         self._report = report
+        self.name = name
         self._seq: dict[StreamId, int] = {}
         self._statuses = 0
         self.opened: list[Open] = []

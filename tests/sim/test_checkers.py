@@ -20,7 +20,6 @@ TALK_CLAIMS = {
     "conversations_never_fork",
     "ends_are_kept",
     "drops_are_told",
-    "homes_are_kept",
 }
 """Broken in `test_talk_claims`."""
 A, B = NodeId("a"), NodeId("b")
@@ -386,35 +385,6 @@ def test_every_checker_is_exercised_here() -> None:
     elsewhere |= {name for name, _, _ in (*aside_claims.CLAIMS, *home_claims.CLAIMS)}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
-
-
-def test_a_second_turn_has_to_come_home() -> None:
-    """Cold, or warm without a cached token, is a violation while nothing failed."""
-    first, second = two_turns()
-    second.opened[0].placement, second.opened[0].why = "cold", "no_home"
-    run = history(first, second)
-    assert [violation.checker for violation in check(run)] == ["second_turn_is_warm"]
-    run.troubles = [Trouble(B, "kill_node", 0.0, 1.0)]
-    assert check(run) == []
-    first, second = two_turns()
-    second.cached_tokens = 0
-    assert [v.checker for v in check(history(first, second))] == ["second_turn_is_warm"]
-    second.opened[0].placement, second.opened[0].why = "moved", "home_busy"
-    assert check(history(first, second)) == []
-
-
-def test_warm_is_said_of_homes_that_kept_most() -> None:
-    """Trouble excuses a loss, and never that it is called warm."""
-    first, second = two_turns()
-    first.prompt_tokens, second.opened[0].label = 100, "warm"
-    run = history(first, second)
-    run.troubles = [Trouble(B, "kill_node", 0.0, 1.0)]
-    second.cached_tokens = 50
-    assert check(run) == []
-    second.cached_tokens = 49
-    assert [violation.checker for violation in check(run)] == ["warm_was_held"]
-    second.opened[0].label = "lost"
-    assert check(run) == []
 
 
 @pytest.mark.parametrize(("ties", "violated"), [(15, False), (40, True)])

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from roost.core.ids import ModelId, RequestId
-from roost.errors import Failure
 from roost.sim.checkers import check
 from roost.sim.history import History, Opened, Rest, Run, Trace
-from tests.sim.test_checkers import TALK_CLAIMS, A, B, history, opened
+from tests.sim.test_checkers import TALK_CLAIMS, A, history, opened
 
 Turns = tuple[Trace, Trace]
 
@@ -84,22 +83,7 @@ def _mix(h: History, turns: Turns) -> None:
     turns[0].dropped = 1
 
 
-def _insist_in_vain(_: History, turns: Turns) -> None:
-    turns[1].previous, turns[1].insists = turns[0].request, True
-    turns[1].opened[0].placement, turns[1].cached_tokens = "warm", 9
-    turns[0].opened[0].node = B
-
-
-def _gone_for_nothing(_: History, turns: Turns) -> None:
-    turns[1].previous, turns[1].insists = turns[0].request, True
-    turns[1].opened, turns[1].first_byte_s, turns[1].text = [], None, ""
-    turns[1].saw_last_event, turns[1].reached = False, ""
-    turns[1].endings = [("rejected", Failure("session_gone", "Gone."))]
-
-
 BROKEN = [
-    ("homes_are_kept", _insist_in_vain),
-    ("homes_are_kept", _gone_for_nothing),
     ("turns_take_turns", _overlap),
     ("turns_take_turns", _overtake),
     ("conversations_never_fork", _forget),

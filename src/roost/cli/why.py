@@ -69,7 +69,7 @@ def explained(attempt: Mapping[str, object]) -> str:
         does = "goes on" if attempt.get("started_s") is not None else "was to go on"
         lines.append(f"    {does} with the answer at token {attempt['resumes_at']}")
     if attempt.get("lost_tokens"):
-        lines.append(f"    computed {attempt['lost_tokens']} tokens again that its home had lost")
+        lines.append(f"    computed {attempt['lost_tokens']} tokens again that its home had")
     if attempt["failure"]:
         lines.append(f"    failed: {attempt['failure']}")
     return "\n".join(lines)

@@ -105,7 +105,7 @@ class Assigner:
             most = max(one.ctx for one in field.candidates)
             self._books.answer(call, refusals.too_long(most), now)
         else:
-            self._books.answer(call, self._hopeless(call), now)
+            self._books.answer(call, self._hopeless(call, ask), now)
         return True
 
     def _dispatch(self, call: Call, ask: Ask, choice: Choice, now: float) -> None:
@@ -125,7 +125,8 @@ class Assigner:
         books.leases.take(call.id, call.attempt, choice.node, call.model, share)
         predicted_s = prospects.predicted_s(ask, chosen)
         attempt = Attempt(call.attempt, choice, why, now, predicted_s, resumes_at=call.resumes_at)
-        attempt.home_tokens = ask.sure_tokens if choice.placement == "warm" else 0
+        # What a loss in mid-answer costs is told by its replays.
+        attempt.home_tokens = 0 if call.resumes_at else ask.sure_tokens
         call.trail.append(attempt)
         prospects.board.picked(choice.node, call.model)
         books.counts["dispatched"] += 1
@@ -152,12 +153,12 @@ class Assigner:
             )
         )
 
-    def _hopeless(self, call: Call) -> Failure:
+    def _hopeless(self, call: Call, ask: Ask) -> Failure:
         failure = call.loss or call.setback
         if failure is not None:
             return failure
-        if call.terms.require and call.terms.has_past:
-            return refusals.session_gone("")
+        if call.terms.require and ask.home is not None:
+            return refusals.session_gone("home_closed")
         registry, hint_s = self._books.registry, self._books.settings.retry_after_default_s
         if registry.knows(call.model):
             return refusals.no_nodes(call.model, hint_s)

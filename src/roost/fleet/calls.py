@@ -34,7 +34,7 @@ class Attempt:
     """One dispatch: the choice behind it, why it was made, and what came of it when.
 
     `resumes_at` is after how many tokens of the answer it goes on, 0 for an answer of its own.
-    `home_tokens` are what its node was believed to hold of the prompt.
+    `home_tokens` are what its home was believed to hold of the prompt, or to have held.
     """
 
     attempt: int

@@ -23,6 +23,7 @@ from roost.fleet.assigning import Assigner
 from roost.fleet.books import Books
 from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Effect, Report
+from roost.fleet.homecoming import found
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.placing import Placer
 from roost.fleet.receipts import Receipt, receipt_of
@@ -164,6 +165,10 @@ class Coordinator:
                 books.counts["replayed"] += 1
                 reason = call.loss.reason
                 books.out.append(Report("request_replayed", call.node, request, reason=reason))
+            elif call.terms.require and not _kept(call, started):
+                # What it insists on is not there: nobody computes it anew behind its back.
+                books.stop(call, "loss", now)
+                books.answer(call, refusals.session_gone("evicted"), now)
         return self._settle(now)
 
     def on_first_token(self, request: RequestId, attempt: int, now: float) -> list[Effect]:
@@ -409,3 +414,11 @@ class Coordinator:
             self._books.prospects.board.heard(node)
             self._books.out.append(Report("node_state", node=node, state="alive"))
         return back
+
+
+def _kept(call: Call, started: Started) -> bool:
+    """Whether a home had what it was believed to hold of a conversation that has a past."""
+    placement, home_tokens = call.now_on.choice.placement, call.now_on.home_tokens
+    if not home_tokens and not call.terms.has_past:
+        return True
+    return found(placement, home_tokens, started.cached_tokens) == "warm"

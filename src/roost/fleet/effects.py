@@ -28,7 +28,7 @@ class Dispatch(msgspec.Struct, frozen=True, gc=False):
     `runner_up` came second. `predicted_s` is when the answer should be complete, None if unsure.
     With `resumes_at`, the answer goes on behind so many tokens, which its client has: the attempt
     before was lost to `lost_to`, and only a model of `digest` means the same by their ids.
-    `home_tokens` are what a warm node is believed to hold of the prompt.
+    `home_tokens` are what the home is believed to hold of the prompt, or to have held.
     `epoch` counts all dispatches of this coordinator: a later one fences off every earlier one.
     """
 

@@ -6,6 +6,8 @@ loss: templates write the seam of the last turn anew, tokens of an answer come b
 its thoughts do not come back at all. Therefore only what was prompt in the turn before counts as
 believed (`Home.sure_tokens`), and less than half of it is a loss. Closer would call caches lost
 that go back a step at a time; looser would call a home warm that computes most of it again.
+
+Where nothing was believed, nothing can be lost: a hint leads to a node, and promises no tokens.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from roost.fleet.effects import Placement
 
 def found(placement: Placement, home_tokens: int, cached_tokens: int) -> Placement:
     """Correct where a request was placed by how much its node had of `home_tokens`."""
-    held = cached_tokens > 0 and 2 * cached_tokens >= home_tokens
-    return "lost" if placement == "warm" and not held else placement
+    if placement != "warm" or (cached_tokens > 0 and 2 * cached_tokens >= home_tokens):
+        return placement
+    return "lost" if home_tokens else "cold"
 
 
 def lost_tokens(placement: Placement, home_tokens: int, cached_tokens: int) -> int:
-    """Count what was computed again that a home would have had; 0 where the home was one."""
-    if placement != "warm" or found(placement, home_tokens, cached_tokens) == "warm":
+    """Count what was computed again that the home had, or was believed to have; 0 without one."""
+    if found(placement, home_tokens, cached_tokens) == "warm":
         return 0
     return max(0, home_tokens - cached_tokens)

@@ -70,20 +70,26 @@ class Prospects:
         """What this request wants: its home, if it has one that is still of use."""
         if home is None:
             return self._ask(call)
+        return self._ask(call, home, self._lost(home, call.model))
+
+    def _lost(self, home: Home, model: ModelId) -> str:
+        """Why a home cannot have kept anything; "" while it may have."""
         node = self._registry.get(home.node)
         if node is None or not node.linked:
-            return self._ask(call, lost="home_gone")
-        runtime = node.runtime(call.model)
-        if home.runtime is not None and runtime is not None and runtime != home.runtime:
-            return self._ask(call, lost="runtime_replaced")
-        return self._ask(call, home=home)
+            return "home_gone"
+        # A new link says nothing before its first report: the runtime may have outlived the old.
+        now = node.running(model)
+        if home.runtime is None or not node.reported or now == home.runtime:
+            return ""
+        return "runtime_gone" if now is None else "runtime_replaced"
 
     def filters(self, call: Call) -> Ask:
         """The request as the filters see it, without its home."""
         return self._ask(call)
 
-    def _ask(self, call: Call, home: Home | None = None, lost: str = "") -> Ask:
+    def _ask(self, call: Call, had: Home | None = None, lost: str = "") -> Ask:
         terms = call.terms
+        home = None if lost else had
         return Ask(
             home=home.node if home is not None else None,
             lost=lost,
@@ -91,7 +97,7 @@ class Prospects:
             resting=self._resting(call) if call.resting else _NOBODY,
             prompt_tokens=call.prompt_tokens + call.resumes_at,
             cached_tokens=home.tokens if home is not None else 0,
-            sure_tokens=home.sure_tokens if home is not None else 0,
+            sure_tokens=had.sure_tokens if had is not None else 0,
             answer_tokens=max(1, call.answer_tokens - call.resumes_at),
             # An answer that has filled the context is complete, and there somebody can say so.
             least_tokens=call.prompt_tokens + call.resumes_at - 1
@@ -148,7 +154,8 @@ class Prospects:
         if call.terms.chain:
             key = extend(call.terms.chain[-1], "assistant", answer)
             tokens = usage.prompt_tokens + usage.completion_tokens
-            home = self._home(call.model, node, tokens, usage.prompt_tokens)
+            # What was said before a loss came to this node as ids: it is answer all the same.
+            home = self._home(call.model, node, tokens, usage.prompt_tokens - call.resumes_at)
             self._homes.remember(key, home, now)
 
     def rest(self, call: Call, node: NodeId) -> bool:
@@ -156,7 +163,7 @@ class Prospects:
         record = self._registry.get(node)
         if record is None or not record.linked or call.model not in record.offers:
             return False
-        call.resting[node] = (record.seq, record.runtime(call.model))
+        call.resting[node] = (record.seq, record.running(call.model))
         return True
 
     def _resting(self, call: Call) -> frozenset[NodeId]:
@@ -166,7 +173,7 @@ class Prospects:
             record = self._registry.get(node)
             if record is None:
                 continue
-            same = runtime is not None and record.runtime(call.model) == runtime
+            same = runtime is not None and record.running(call.model) == runtime
             if same or record.seq <= seq:
                 resting.add(node)
         return frozenset(resting)
@@ -185,5 +192,5 @@ class Prospects:
 
     def _home(self, model: ModelId, node: NodeId, tokens: int, sure_tokens: int) -> Home:
         record = self._registry.get(node)
-        runtime = record.runtime(model) if record is not None else None
+        runtime = record.running(model) if record is not None else None
         return Home(node, runtime, tokens, sure_tokens)

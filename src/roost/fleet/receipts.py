@@ -27,7 +27,7 @@ class AttemptView(msgspec.Struct, frozen=True):
     `ranking` names the best candidates with their scores, lowest first, of `candidates` with room.
     `predicted_s` and `actual_s` are from dispatch to the end; None where unknown. `resumes_at` is
     after how many tokens it went on with an answer that an attempt before it had begun.
-    `lost_tokens` of the prompt were computed although its home was believed to have them.
+    `lost_tokens` of the prompt were computed although its home had them, or should have had.
     """
 
     attempt: int

@@ -73,7 +73,10 @@ def session_gone(why: str) -> Failure:
     """The KV that the request insists on is not to be had."""
     reasons = {
         "home_gone": "the node that held it is not connected",
+        "home_closed": "the node that holds it takes no more work",
+        "runtime_gone": "the runtime that held it has ended",
         "runtime_replaced": "the runtime that held it has ended",
+        "evicted": "the node that held it does not have it any more",
     }
     return Failure(
         "session_gone",

@@ -44,6 +44,11 @@ class Node:
         return self.state != "dead"
 
     @property
+    def reported(self) -> bool:
+        """Whether it has said on this link what it has."""
+        return self.status is not None
+
+    @property
     def draining(self) -> bool:
         """Whether it, or an operator, asked for no new work."""
         return self.parked or (self.status is not None and self.status.draining)
@@ -52,6 +57,11 @@ class Node:
         """The runtime it last reported ready for this model."""
         view = self.runtimes.get(model)
         return view.runtime if view is not None and view.state == "ready" else None
+
+    def running(self, model: ModelId) -> RuntimeId | None:
+        """The same, by a name that no runtime has after the node was started again."""
+        runtime = self.runtime(model)
+        return None if runtime is None else RuntimeId(f"{self.instance} {runtime}")
 
 
 def number(name: bytes) -> int:

@@ -31,7 +31,8 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     """What a request wants of a node.
 
     `home` holds its KV (`cached_tokens` of it, `sure_tokens` word for word); `lost` says why a home
-    it had is of no use any more ("" otherwise); `tried` are nodes that already failed it, `resting`
+    it had, with `sure_tokens`, is of no use any more ("" otherwise); `tried` are nodes that already
+    failed it, `resting`
     those that may have it again later. Lengths are estimates in tokens;
     `least_tokens` is exact or 0. `beginning` is a hash that conversations with the same beginning
     share. `prompt_bytes` 0 is unknown.

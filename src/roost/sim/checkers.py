@@ -366,11 +366,6 @@ CHECKERS = (
         talk_claims.ends_are_kept,
     ),
     Checker(
-        "homes_are_kept",
-        "Who requires its home runs there or not at all, and is refused only if it is gone.",
-        talk_claims.homes_are_kept,
-    ),
-    Checker(
         "drops_are_told",
         "What is missing of an answer was the oldest, and was counted.",
         talk_claims.drops_are_told,

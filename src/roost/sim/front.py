@@ -33,6 +33,7 @@ from roost.fleet.said import Said
 from roost.sim.ledger import Ledger
 from roost.sim.lines import FrontParts, Line, Reader, Turn, line_of, wish_of
 from roost.sim.network import Connection, End, Packet
+from roost.sim.patience import Patience
 from roost.sim.world import Alarm, Process, World
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
@@ -70,6 +71,7 @@ class Front:
         self.talks = parts.talks(self.process, parts.registry, ledger, self)
         self._due: deque[Effect] = deque()
         self._performing = False
+        self._patience = Patience(self.process, self.coordinator)
 
     # Clients.
 
@@ -312,6 +314,7 @@ class Front:
         while self._due:
             self._perform(self._due.popleft())
         self._performing = False
+        self._patience.look()
         self._ledger.look()
         now = self._world.now
         self._alarm.set(now + self.coordinator.next_tick(now))
@@ -395,7 +398,9 @@ class Front:
             turn.alarm.set(turn.relay.next_tick())
         elif self.turns.pop(turn.terms.request_id, None) is not None:
             turn.reader.ended()
-            self.talks.over(turn.terms.request_id, turn.reached, turn.pin)
+            request, attempt = turn.terms.request_id, turn.attempt
+            over = self.talks.over(request, turn.reached, turn.pin)
+            self._patience.wait(request, attempt, over)
 
     def _carry_out(self, turn: Turn, effect: relayed.RelayEffect) -> None:
         request = turn.terms.request_id

@@ -32,7 +32,8 @@ class Opened:
     `loads` says that it had to load the model, at the cost of the runtimes in `evicts`, while so
     many other nodes had `runtimes` of it, ready or under way; `roomy` were nodes without one that
     had room.
-    `home_tokens` are what it was believed to hold, `label` what its client is told of that.
+    `home_tokens` are what its home was believed to hold, `label` and `lost_tokens` what its client
+    is told of that.
     `lost_after_s` is how long the node had been silent when the request was taken away from it,
     `over_s` when the attempt ended, in whatever way, as far as the gateway could know.
     """
@@ -65,6 +66,7 @@ class Opened:
     digest: str = ""
     home_tokens: int = 0
     label: str = ""
+    lost_tokens: int = 0
 
 
 @dataclass(slots=True)

@@ -1,50 +1,110 @@
-"""DECIDER: claims about homes: that conversations come back to them, and what is said of it."""
+"""DECIDER: claims about homes: that conversations come back to them, and what is said of it.
+
+They hold in any trouble: each asks of one home at a time whether anything was wrong with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from roost.sim.history import History, Run, Trace
+from roost.core.ids import NodeId
+from roost.sim.history import History, Opened, Run, Trace
 
+GATEWAY = NodeId("gateway")
 _GOOD_REASONS = frozenset({"home_busy", "home_slower"})
 
 
 def second_turn_is_warm(history: History) -> Iterator[str]:
-    """While nothing fails, whoever goes on comes home, and what it left there is still there."""
-    if history.troubles:
-        return
-    for trace in history.traces.values():
-        if trace.previous is None or not trace.opened:
-            continue
+    """While nothing is wrong with its home, whoever goes on comes there and finds what it left."""
+    for trace, previous in _later_turns(history):
         opened = trace.opened[0]
-        if opened.why == "home_cold" and _made_room(history, trace):
+        if _in_trouble(history, previous, opened) or _made_room(history, trace):
             continue
         if opened.placement != "warm" and opened.why not in _GOOD_REASONS:
             yield f"{trace.request}, turn {trace.turn}, was {opened.placement} ({opened.why})"
         elif (
             opened.placement == "warm"
-            and _undisturbed(history, trace)
-            and not _held(history, trace)
+            and len(trace.opened) == 1
+            and _undisturbed(history, trace, previous)
+            and not _held(trace, previous)
         ):
             found = trace.cached_tokens
             yield f"{trace.request}, turn {trace.turn}, came home and found {found} tokens cached"
 
 
-def warm_was_held(history: History) -> Iterator[str]:
-    """Whatever goes wrong, who is told `warm` ran where most of its last prompt was."""
-    for trace in history.traces.values():
-        if trace.previous is None or not trace.opened or trace.opened[-1].label != "warm":
+def labels_are_true(history: History) -> Iterator[str]:
+    """Who is told `warm` ran where most of its last prompt was, and `cold` had no last prompt."""
+    for trace, previous in _later_turns(history):
+        label, name = trace.opened[-1].label, f"{trace.request}, turn {trace.turn},"
+        if label == "warm" and not _held(trace, previous):
+            yield f"{name} was told warm with {trace.cached_tokens} tokens cached"
+        if label == "cold" and not history.troubled(GATEWAY, 0.0, trace.arrived_s):
+            yield f"{name} was told cold and has a past"
+        if label == "moved" and trace.opened[-1].node == previous.opened[-1].node:
+            yield f"{name} was told moved and is where it was"
+
+
+def losses_are_counted(history: History) -> Iterator[str]:
+    """Who is told `moved` or `lost` is told how much of its last prompt was computed again."""
+    for trace, previous in _later_turns(history):
+        opened = trace.opened[-1]
+        if opened.label not in {"moved", "lost"} or not opened.started or opened.resumes_at:
             continue
-        if not _held(history, trace):
-            found = trace.cached_tokens
-            yield f"{trace.request}, turn {trace.turn}, was told warm with {found} tokens cached"
+        cost = max(0, previous.prompt_tokens - (trace.cached_tokens or 0))
+        if opened.lost_tokens != cost:
+            told = f"{opened.label} at {opened.lost_tokens} tokens"
+            yield f"{trace.request}, turn {trace.turn}, was told {told} and cost {cost}"
 
 
-def _held(history: History, trace: Trace) -> bool:
+def homes_are_kept(history: History) -> Iterator[str]:
+    """Who insists on its home is served there, with its KV, or not at all."""
+    for trace, previous in _later_turns(history, dispatched=False):
+        if not trace.insists:
+            continue
+        home = previous.opened[-1].node
+        for opened in trace.opened:
+            if opened.node != home:
+                yield f"{trace.request} insisted on {home} and was given {opened.node}"
+        if trace.text and not _held(trace, previous):
+            yield f"{trace.request} insisted on {home} and was computed anew"
+        gone = any(failure and failure.reason == "session_gone" for _, failure in trace.endings)
+        if gone and not _may_be_gone(history, trace, previous):
+            yield f"{trace.request} was told that its home is gone, and nothing had happened"
+
+
+def _later_turns(history: History, *, dispatched: bool = True) -> Iterator[tuple[Trace, Trace]]:
+    """Turns with a past, each with the last one before it of which something is in a KV cache."""
+    for trace in history.traces.values():
+        if trace.previous is None or (dispatched and not trace.opened):
+            continue
+        previous = history.traces[trace.previous]
+        if previous.opened:
+            yield trace, previous
+
+
+def _held(trace: Trace, previous: Trace) -> bool:
     """Whether its node had half of what was prompt in the turn before, or more."""
-    assert trace.previous is not None
-    cached, asked = trace.cached_tokens or 0, history.traces[trace.previous].prompt_tokens
-    return cached > 0 and 2 * cached >= asked
+    cached = trace.cached_tokens or 0
+    return cached > 0 and 2 * cached >= previous.prompt_tokens
+
+
+def _in_trouble(history: History, previous: Trace, opened: Opened) -> bool:
+    """Whether anything was wrong with the home, or with the gateway, since it became the home."""
+    home, since_s = previous.opened[-1].node, previous.arrived_s
+    return any(history.troubled(one, since_s, opened.at_s) for one in (home, GATEWAY))
+
+
+def _may_be_gone(history: History, trace: Trace, previous: Trace) -> bool:
+    """Whether its home was in trouble, or had to give its slot to somebody else."""
+    home, since_s = previous.opened[-1].node, previous.arrived_s
+    until_s = history.ended_s if trace.over_s is None else trace.over_s
+    if any(history.troubled(one, since_s, until_s) for one in (home, GATEWAY)):
+        return True
+    return any(
+        run.node == home and run.request not in {trace.request, previous.request}
+        for run in history.runs
+        if run.began_s <= until_s and (run.ended_s is None or run.ended_s >= since_s)
+    )
 
 
 def _made_room(history: History, trace: Trace) -> bool:
@@ -55,10 +115,9 @@ def _made_room(history: History, trace: Trace) -> bool:
     )
 
 
-def _undisturbed(history: History, trace: Trace) -> bool:
+def _undisturbed(history: History, trace: Trace, previous: Trace) -> bool:
     """Whether nobody else ran on the home between this turn and the one before."""
-    assert trace.previous is not None
-    mine = _run(history, trace.request), _run(history, trace.previous)
+    mine = _run(history, trace.request), _run(history, previous.request)
     if mine[0] is None or mine[1] is None or mine[1].ended_s is None:
         return False
     span = mine[1].began_s, mine[0].began_s
@@ -75,13 +134,23 @@ def _run(history: History, request: str) -> Run | None:
 CLAIMS: tuple[tuple[str, str, Callable[[History], Iterator[str]]], ...] = (
     (
         "second_turn_is_warm",
-        "While nothing fails, a conversation comes home, or that was busy, slower or made room.",
+        "A conversation comes home, or that was in trouble, busy, slower or made room.",
         second_turn_is_warm,
     ),
     (
-        "warm_was_held",
-        "Whatever fails, nobody is told warm whose node had lost most of what it held.",
-        warm_was_held,
+        "labels_are_true",
+        "Nobody is told warm whose node had lost most of what it held, nor cold who has a past.",
+        labels_are_true,
+    ),
+    (
+        "losses_are_counted",
+        "Who is told moved or lost is told how many tokens that cost, no more and no fewer.",
+        losses_are_counted,
+    ),
+    (
+        "homes_are_kept",
+        "Who requires its home runs there, on its KV, or not at all, and only what is gone is so.",
+        homes_are_kept,
     ),
 )
 """Name, claim, and how to find what breaks it."""

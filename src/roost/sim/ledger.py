@@ -12,7 +12,7 @@ from roost.core.request import ChatPrompt, GenerateRequest
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure, Fault
 from roost.fleet.effects import Dispatch, Report
-from roost.fleet.homecoming import found
+from roost.fleet.homecoming import found, lost_tokens
 from roost.fleet.relay_effects import Mark
 from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.history import Ending, History, Opened, Trace, Wish
@@ -37,6 +37,7 @@ class Ledger:
         # A dictionary, because it is walked through: the order of a set differs between runs.
         self._fresh: dict[RequestId, None] = {}
         self._asked: dict[tuple[NodeId, ModelId], float] = {}
+        self._last: dict[bytes, RequestId] = {}
 
     @property
     def out(self) -> int:
@@ -119,7 +120,13 @@ class Ledger:
         trace.past = tuple(message.content for message in asked.prompt.messages)
         trace.oracle = tuple(answer_of(asked))
         trace.prompt_tokens = len(prompt_tokens(asked))
-        self._fresh[request] = None
+        if trace.conversation is not None:
+            # A turn of which nothing reached its client is no past, but may have moved the home.
+            last = self._last.get(trace.conversation)
+            trace.previous = last if last and self.history.traces[last].reached else None
+            self._last[trace.conversation] = request
+        if not trace.insists:
+            self._fresh[request] = None
         self._world.log(f"began {request} after {len(trace.past) - 1} messages")
 
     def kept(self, request: RequestId) -> None:
@@ -308,7 +315,8 @@ class Ledger:
         trace.held_tokens = started.prompt_tokens
         opened, cached = trace.opened[-1], started.cached_tokens
         opened.started = True
-        opened.label = found(opened.placement, opened.home_tokens, cached)
+        told = opened.placement, opened.home_tokens, cached
+        opened.label, opened.lost_tokens = found(*told), lost_tokens(*told)
 
     def heard_tokens(self, request: RequestId, tokens: int) -> None:
         """So many tokens more of an answer have come, of the attempt that counts."""

@@ -63,6 +63,11 @@ class Turn:
     spent: int = 0
 
     @property
+    def attempt(self) -> int:
+        """Number of the current attempt, 0 before the first."""
+        return self.dispatch.attempt if self.dispatch is not None else 0
+
+    @property
     def pin(self) -> Pin | None:
         """Where its KV is; None where it did not run."""
         if self.dispatch is None or not self.spent:

@@ -74,7 +74,7 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by another tenant.
     `wander` is the share of streams whose clients lose their connection after each `wander_s` and
     come back after `away_s`.
-    `insist` is the share of later turns that require the node which served the turn before.
+    `insist` is the share of later turns that require the KV of the turn before.
     `named` is the share of conversations whose past the gateway keeps; of their turns a share
     `hasty` is followed by the next one before its answer has come.
     """

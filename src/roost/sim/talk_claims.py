@@ -50,20 +50,6 @@ def ends_are_kept(history: History) -> Iterator[str]:
             yield f"{trace.request} was told its end before it was kept"
 
 
-def homes_are_kept(history: History) -> Iterator[str]:
-    """Who insists on its home runs there or not at all, and only what is gone is called gone."""
-    for trace in history.traces.values():
-        if not trace.insists or trace.previous is None:
-            continue
-        home = history.traces[trace.previous].opened[-1].node
-        for opened in trace.opened:
-            if opened.node != home:
-                yield f"{trace.request} insisted on {home} and was given {opened.node}"
-        gone = any(failure and failure.reason == "session_gone" for _, failure in trace.endings)
-        if gone and not history.troubles:
-            yield f"{trace.request} was told that its home is gone, and nothing had happened"
-
-
 def drops_are_told(history: History) -> Iterator[str]:
     """Pieces are missing exactly where that was said, and the newest are never among them."""
     for trace in history.traces.values():

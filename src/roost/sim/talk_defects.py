@@ -21,6 +21,7 @@ from roost.fleet.routing import Dice
 from roost.fleet.said import Said
 from roost.fleet.settings import FleetSettings
 from roost.sim.talks import Speech, Talks
+from roost.sim.world import Action
 
 
 class BeginsAtOnce(Conversations):
@@ -76,21 +77,21 @@ class RecallsTooEarly(Talks):
 class ForgetsCutAnswers(Talks):
     """Only complete answers are kept, although clients have read the others."""
 
-    def over(self, request: RequestId, answered: str, pin: Pin | None) -> None:
+    def over(self, request: RequestId, answered: str, pin: Pin | None) -> Action:
         """Keep nothing here."""
-        super().over(request, "", pin)
+        return super().over(request, "", pin)
 
 
 class KeepsTheUnanswered(Talks):
     """A question stays in the past even where nobody has answered it."""
 
-    def over(self, request: RequestId, answered: str, pin: Pin | None) -> None:
+    def over(self, request: RequestId, answered: str, pin: Pin | None) -> Action:
         """Keep the question whatever came of it."""
         speech = self._speeches.get(request)
         if speech is not None and not speech.kept and not answered:
             past = self._said.get(speech.key, ())
             self._said[speech.key] = (*past, Message("user", speech.words))
-        super().over(request, answered, pin)
+        return super().over(request, answered, pin)
 
 
 class IgnoresRequire(Coordinator):

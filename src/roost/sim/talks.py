@@ -22,7 +22,7 @@ from roost.fleet.affinity import chain
 from roost.fleet.conversation_effects import Begin, ConversationEffect, Refuse
 from roost.fleet.conversations import Conversations
 from roost.sim.ledger import Ledger
-from roost.sim.world import Alarm, Process
+from roost.sim.world import Action, Alarm, Process
 
 COMMIT_S = 0.002
 
@@ -98,14 +98,14 @@ class Talks:
             self._ledger.kept(request)
             self._gateway.sealed(request)
 
-    def over(self, request: RequestId, answered: str, pin: Pin | None) -> None:
-        """A turn has ended: what its client has of it stays, and the next one may begin."""
+    def over(self, request: RequestId, answered: str, pin: Pin | None) -> Action:
+        """A turn has ended: what its client has of it stays. Returns what lets the next begin."""
         speech = self._speeches.pop(request, None)
         if speech is None:
-            return
+            return _nothing
         if not speech.kept:
             self._note(speech, answered, pin)
-        self._perform(self.registry.on_ended(request, pin, self._now))
+        return lambda: self._perform(self.registry.on_ended(request, pin, self._now))
 
     def _note(self, speech: Speech, answered: str, pin: Pin | None) -> None:
         speech.kept = True
@@ -129,12 +129,17 @@ class Talks:
             chain=chain(speech.terms.tenant, request.model, messages),
             prompt_bytes=sum(len(message.content) for message in messages),
             pin=self.registry.pin(speech.key),
+            has_past=len(messages) > 1,
         )
         self._ledger.began(terms.request_id, request)
         self._gateway.admit(terms.request_id, request, terms)
 
     def _tick(self) -> None:
         self._perform(self.registry.on_tick(self._now))
+
+
+def _nothing() -> None:
+    """A request that is no turn holds nobody up."""
 
 
 MakeTalks = Callable[[Process, Conversations, Ledger, Admit], Talks]

@@ -201,7 +201,7 @@ class Workload:
 
     def _insists(self, talk: Speaker) -> bool:
         """Whether a turn goes home or nowhere."""
-        if not self._traffic.insist or talk.turn < 2 or talk.key is not None:
+        if not self._traffic.insist or talk.turn < 2:
             return False
         return talk.dice.random() < self._traffic.insist
 
