@@ -426,7 +426,7 @@ _CASES: list[tuple[str, Parts, str, str]] = [
 SEEDS = {
     "failure zeroes the counters": 2,
     "late events shown to the client": 2,
-    "retry in place": 3,
+    "retry in place": 4,
     "lost link ignored by the node": 3,
     "all the bereaved at once": 2,
     "classes not known": 2,
