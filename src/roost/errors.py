@@ -128,6 +128,11 @@ REASONS: dict[str, Kind] = {
         "The state of the conversation is required, and it is not there any more.",
         "Send the request without `x-roost-affinity: require`, or begin a new conversation.",
     ),
+    "worker_id_taken": _caller(
+        409,
+        "A heartbeat has the name of a worker that is somewhere else, or of a node.",
+        "Give every worker a name of its own with `--worker-id`.",
+    ),
     "transcript_elsewhere": _caller(
         409,
         "What was said in this conversation is kept by another gateway.",

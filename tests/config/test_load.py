@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.config.load import Loaded, Machine, home_of, load
-from roost.config.table import TABLE, Setting
+from roost.config.setting import Setting
+from roost.config.table import TABLE
 from roost.errors import RoostError
 
 MACHINE = Machine(cores=8, home="/srv/roost")

@@ -9,11 +9,25 @@ import pytest
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, Usage
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.request import ChatPrompt, Message
-from roost.core.snapshots import ModelOffer, RuntimeView, SlotView
+from roost.core.snapshots import LinkState, ModelOffer, RuntimeView, SlotView
+from roost.core.worker import WorkerBeat, WorkerHealth
 from roost.dialects.infer import CONVERSATION_CHARS_MAX, read_infer
 from roost.dialects.infer_errors import InferCase, error_body, status_of
 from roost.dialects.infer_reply import InferStream
-from roost.dialects.infer_views import Caps, Worker, available_body, stats_body, workers_body
+from roost.dialects.infer_views import (
+    Caps,
+    Held,
+    Holdings,
+    Worker,
+    available_body,
+    heard,
+    holding,
+    node_worker,
+    read_held,
+    stats_body,
+    system_1_worker,
+    workers_body,
+)
 from roost.errors import Failure, RoostError
 
 BODY: dict[str, object] = {
@@ -175,19 +189,23 @@ def test_failures_have_the_codes_and_reasons_of_system_1(
     assert told.get("tried") == (["a", "b"] if "tried" in case else None)
 
 
-def worker(name: str, **changes: object) -> Worker:
+MODEL = ModelId("m")
+OFFER = ModelOffer(MODEL, 2, 512, kv_bytes=2_048_000, kv_token_bytes=2000)
+SLOTS = (SlotView(0, busy=True, tokens=100), SlotView(1, busy=False, tokens=0))
+RUNTIME = RuntimeView(MODEL, "b", "ready", RuntimeId("run"), SLOTS, 512)
+HOLDINGS = Holdings((OFFER,), (RUNTIME,))
+
+
+def worker(name: str, state: LinkState = "alive", holdings: Holdings = HOLDINGS) -> Worker:
     """A node with two slots, one of which holds 100 tokens at 2 kB each."""
-    model, runtime = ModelId("m"), RuntimeId("run")
-    slots = (SlotView(0, True, 100), SlotView(1, False, 0))
-    facts: dict[str, object] = {
-        "state": "alive",
-        "heard_unix_ms": 7,
-        "in_flight": 1,
-        "draining": False,
-        "models": (ModelOffer(model, 2, 512, kv_bytes=2_048_000, kv_token_bytes=2000),),
-        "runtimes": (RuntimeView(model, "b", "ready", runtime, slots, 512),),
-    }
-    return Worker(name, **(facts | changes))  # type: ignore[arg-type]
+    busy = int(state != "dead")
+    node = node_worker(name, state, holdings, in_flight=busy, draining=False)
+    return heard(node, 7 if busy else None)
+
+
+def gone(name: str) -> Worker:
+    """A node without a link."""
+    return worker(name, "dead", Holdings((), ()))
 
 
 def test_workers_are_counted_by_three_states() -> None:
@@ -195,7 +213,7 @@ def test_workers_are_counted_by_three_states() -> None:
     workers = [
         worker("a"),
         worker("b", state="suspect"),
-        worker("c", state="dead", heard_unix_ms=None, runtimes=(), models=()),
+        gone("c"),
     ]
     told = json.loads(workers_body(workers))
     assert told["counts"] == {"alive": 1, "stale": 1, "dead": 1}
@@ -212,8 +230,7 @@ def test_workers_are_counted_by_three_states() -> None:
 
 def test_stats_add_up_and_a_missing_worker_breaks_nothing() -> None:
     """Totals are over those alive; what is unknown is null; whoever is gone has an error."""
-    gone = worker("c", state="dead", heard_unix_ms=None, in_flight=0, runtimes=(), models=())
-    told = json.loads(stats_body([worker("a"), worker("b"), gone], Caps(32, 0), 99))
+    told = json.loads(stats_body([worker("a"), worker("b"), gone("c")], Caps(32, 0), 99))
     cluster = told["cluster"]
     assert told["fetched_at"] == 99
     assert (cluster["total_sessions"], cluster["max_total_sessions"]) == (2, 4)
@@ -235,5 +252,43 @@ def test_stats_add_up_and_a_missing_worker_breaks_nothing() -> None:
 def test_unknown_costs_are_null() -> None:
     """Nobody guesses bytes."""
     offer = ModelOffer(ModelId("m"), 2, 512)
-    told = json.loads(workers_body([worker("a", models=(offer,))]))
+    told = json.loads(workers_body([worker("a", holdings=Holdings((offer,), (RUNTIME,)))]))
     assert told["workers"][0]["health"]["kv_cache_bytes"] is None
+
+
+def test_workers_of_system_1_say_what_they_hold_when_they_are_asked() -> None:
+    """They have an address; what they list is passed on without what nobody asked for."""
+    beat = WorkerBeat("w", "http://10.0.0.7:3001", WorkerHealth(True, 3, 900, draining=True))
+    asked = system_1_worker(beat, "alive", 5, in_flight=1)
+    body = {
+        "sessions": [{"session_id": "s", "model": "m", "max_tokens": 9, "prompt": "secret"}],
+        "max_sessions": 100,
+        "max_kv_cache_bytes": 1000,
+    }
+    told = json.loads(
+        stats_body([holding(asked, read_held("w", json.dumps(body).encode()))], Caps(0, 0), 1)
+    )
+    (listed,) = told["workers"]
+    assert (listed["url"], listed["lastHeartbeat"]) == ("http://10.0.0.7:3001", 5)
+    assert listed["health"]["draining"] is True
+    assert listed["sessions"] == [
+        {
+            "session_id": "s",
+            "model": "m",
+            "max_tokens": 9,
+            "kv_cache_bytes": None,
+            "idle_ms": None,
+            "worker_id": "w",
+        }
+    ]
+    assert "sessions_error" not in listed
+    assert told["cluster"]["total_sessions"] == 3
+    assert told["cluster"]["kv_cache_capacity_pct"] == 90.0
+
+
+@pytest.mark.parametrize("sent", [b"no json", b"[]", b"{}", b'{"sessions": 7}'])
+def test_what_is_no_list_of_sessions_is_an_error_in_its_place(sent: bytes) -> None:
+    """A worker that answers nonsense breaks nothing but its own line."""
+    held = read_held("w", sent)
+    assert held == Held(error=held.error)
+    assert held.error

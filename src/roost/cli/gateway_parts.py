@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from roost.cli.conversation_parts import archive_settings, infer_settings
+from roost.cli.guest_parts import guest_settings
 from roost.errors import fail
 from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
@@ -250,6 +251,7 @@ def gateway_settings(
         infer=infer_settings(settings, relay),
         archive=archive_settings(settings),
         identity=identity or IdentitySettings(life=life),
+        guests=guest_settings(settings),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from roost.config.load import Loaded, Machine, load
-from roost.config.table import TABLE, Setting, Settings
+from roost.config.setting import Setting
+from roost.config.table import TABLE, Settings
 
 __all__ = ["TABLE", "Loaded", "Machine", "Setting", "Settings", "load"]

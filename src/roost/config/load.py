@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from roost.config.table import BY_NAME, TABLE, Setting, Settings, Value
+from roost.config.setting import Setting, Value
+from roost.config.table import BY_NAME, TABLE, Settings
 
 if TYPE_CHECKING:
     from roost.errors import RoostError

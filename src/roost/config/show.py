@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from roost.config.load import FILE, MASK, Loaded
-from roost.config.table import TABLE, Setting, Value
+from roost.config.setting import Setting, Value
+from roost.config.table import TABLE
 
 if TYPE_CHECKING:
     import argparse

@@ -11,65 +11,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Value = bool | int | float | str | tuple[str, ...]
-"""What a setting can be; its default says which. A tuple is a list of texts."""
-
-COUNT_MAX = 2**31 - 1
-BYTES_MAX = 2**60
-DAY_S = 86_400.0
-
-
-class Setting(NamedTuple):
-    """One row: `least` and `most` bound numbers; `aliases` are older names of the variable.
-
-    `inherits` names a setting whose value, where somebody gave one, stands in for this default.
-    """
-
-    name: str
-    default: Value
-    unit: str
-    help: str
-    least: float = 0
-    most: float = COUNT_MAX
-    choices: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    inherits: str = ""
-    secret: bool = False
-    reloadable: bool = False
-
-    @property
-    def attribute(self) -> str:
-        """The name in `Settings` and in an argparse namespace."""
-        return self.name.replace(".", "_")
-
-    @property
-    def flag(self) -> str:
-        """The name on a command line."""
-        return "--" + self.attribute.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """The name in the environment."""
-        return f"ROOST_{self.attribute.upper()}"
-
-
-def _seconds(name: str, default: float, help_: str, least: float = 0.05) -> Setting:
-    return Setting(name, float(default), "s", help_, least=least, most=DAY_S)
-
-
-def _bytes(name: str, default: int, help_: str, least: int = 1) -> Setting:
-    return Setting(name, default, "bytes", help_, least=least, most=BYTES_MAX)
-
-
-def _choice(name: str, choices: str, help_: str) -> Setting:
-    """Offer words, the default first."""
-    words = tuple(choices.split())
-    return Setting(name, words[0], "", help_, choices=words)
-
-
-def _switch(name: str, help_: str) -> Setting:
-    return Setting(name, default=False, unit="", help=help_)
-
+from roost.config.setting import Setting
+from roost.config.setting import choice as _choice
+from roost.config.setting import seconds as _seconds
+from roost.config.setting import size as _bytes
+from roost.config.setting import switch as _switch
 
 TABLE: tuple[Setting, ...] = (
     Setting("host", "127.0.0.1", "", "Address to listen on; beyond loopback a key is needed."),
@@ -217,6 +163,16 @@ TABLE: tuple[Setting, ...] = (
     _switch(
         "coordinator.omit_terminal", "Leave out the last event, which old clients do not know."
     ),
+    Setting("coordinator.worker_nets", (), "", "Where system 1's workers may be; empty: nowhere."),
+    Setting("coordinator.workers_max", 64, "workers", "Of system 1 at once.", least=1),
+    _seconds("coordinator.heartbeat_late_s", 30, "How old a heartbeat may be by its own clock."),
+    _seconds("coordinator.heartbeat_early_s", 5, "How far ahead of ours that clock may be.", 0),
+    _seconds("coordinator.worker_stale_s", 30, "Without a heartbeat until it gets no new work."),
+    _seconds("coordinator.worker_dead_s", 60, "Without one until its sessions are given up."),
+    _seconds("coordinator.worker_cleanup_s", 60, "Between looks for dead workers to forget."),
+    _seconds("coordinator.worker_resolve_s", 2, "Until a worker's name must be an address."),
+    _seconds("coordinator.worker_connect_s", 2, "Until a connection to a worker must stand."),
+    _seconds("coordinator.stats_s", 0.5, "Until a worker must have told its sessions."),
     Setting(
         *("upstream.max_in_flight", 2, "requests", "Per --upstream server; 0 is slots."),
         inherits="max_in_flight",
@@ -373,6 +329,16 @@ class Settings(NamedTuple):
     transcripts_commit_wait_s: float
     coordinator_legacy_503: bool
     coordinator_omit_terminal: bool
+    coordinator_worker_nets: tuple[str, ...]
+    coordinator_workers_max: int
+    coordinator_heartbeat_late_s: float
+    coordinator_heartbeat_early_s: float
+    coordinator_worker_stale_s: float
+    coordinator_worker_dead_s: float
+    coordinator_worker_cleanup_s: float
+    coordinator_worker_resolve_s: float
+    coordinator_worker_connect_s: float
+    coordinator_stats_s: float
     upstream_max_in_flight: int
     upstream_queue_length: int
     upstream_urls: tuple[str, ...]

@@ -1,39 +1,55 @@
 """DECIDER: the fleet in the words of system 1: workers, their health, and the totals.
 
-A session there is a place that holds KV here: a slot with tokens in it. Nodes dial in, so they have
-no address; what is not known is null.
+Two kinds of workers stand side by side. A node of roost dials in, so it has no address; a session
+there is a place that holds KV: a slot with tokens in it. A worker of system 1 says what it holds
+when it is asked. What is not known is null.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
 from roost.core.snapshots import LinkState, ModelOffer, RuntimeView
+from roost.core.worker import WorkerBeat, WorkerStatus
+from roost.dialects.json_body import JsonObject, parse_object
+from roost.errors import RoostError
 
-Status = Literal["alive", "stale", "dead"]
-_STATUS: dict[LinkState, Status] = {
+_STATUS: dict[LinkState, WorkerStatus] = {
     "alive": "alive",
     "suspect": "stale",
     "stale": "stale",
     "dead": "dead",
 }
+NOT_CONNECTED = "This worker is not connected."
+NO_ANSWER = "This worker did not tell its sessions in time."
+_LISTED_MAX = 10_000
 _encode = msgspec.json.Encoder().encode
 
 
+class Held(msgspec.Struct, frozen=True):
+    """What a worker holds: its sessions as they are listed, and room for how many and how much."""
+
+    sessions: tuple[JsonObject, ...] = ()
+    sessions_max: int = 0
+    kv_max_bytes: int = 0
+    error: str = ""
+
+
 class Worker(msgspec.Struct, frozen=True):
-    """What is known of one node; `heard_unix_ms` is None where it has no link."""
+    """One worker as it is told; `heard_unix_ms` is None where it has no link."""
 
     id: str
-    state: LinkState
+    url: str | None
+    status: WorkerStatus
     heard_unix_ms: int | None
     in_flight: int
+    active_sessions: int
+    kv_cache_bytes: int | None
     draining: bool
-    models: tuple[ModelOffer, ...]
-    runtimes: tuple[RuntimeView, ...]
+    held: Held
 
 
 class Caps(msgspec.Struct, frozen=True):
@@ -43,19 +59,90 @@ class Caps(msgspec.Struct, frozen=True):
     decodes_per_worker: int
 
 
+class Holdings(msgspec.Struct, frozen=True):
+    """What a node reports of its models and runtimes."""
+
+    models: tuple[ModelOffer, ...]
+    runtimes: tuple[RuntimeView, ...]
+
+
+def node_worker(
+    name: str, state: LinkState, holdings: Holdings, *, in_flight: int, draining: bool
+) -> Worker:
+    """A node of roost, of which nothing has been heard yet."""
+    sessions = _node_sessions(name, holdings)
+    return Worker(
+        id=name,
+        url=None,
+        status=_STATUS[state],
+        heard_unix_ms=None,
+        in_flight=in_flight,
+        active_sessions=len(sessions),
+        kv_cache_bytes=_node_kv_bytes(holdings),
+        draining=draining,
+        held=Held(
+            sessions=sessions,
+            sessions_max=sum(len(one.slots) for one in holdings.runtimes),
+            kv_max_bytes=_node_kv_max(holdings),
+            error=NOT_CONNECTED,
+        ),
+    )
+
+
+def heard(worker: Worker, unix_ms: int | None) -> Worker:
+    """The same node, heard of at this time; None where it has no link."""
+    error = NOT_CONNECTED if unix_ms is None else ""
+    held = msgspec.structs.replace(worker.held, error=error)
+    return msgspec.structs.replace(worker, heard_unix_ms=unix_ms, held=held)
+
+
+def system_1_worker(
+    beat: WorkerBeat, status: WorkerStatus, unix_ms: int, *, in_flight: int
+) -> Worker:
+    """A worker of system 1 by its last heartbeat; what it holds it has to be asked for."""
+    return Worker(
+        id=beat.worker,
+        url=beat.url,
+        status=status,
+        heard_unix_ms=unix_ms,
+        in_flight=in_flight,
+        active_sessions=beat.health.active_sessions,
+        kv_cache_bytes=beat.health.kv_cache_bytes,
+        draining=beat.health.draining,
+        held=Held(error="" if status == "alive" else NOT_CONNECTED),
+    )
+
+
+def read_held(worker: str, body: bytes) -> Held:
+    """Read an answer to GET /worker/sessions; with an `error` if it is none."""
+    try:
+        sent = parse_object(body)
+    except RoostError:
+        return Held(error=NO_ANSWER)
+    listed = sent.get("sessions")
+    if not isinstance(listed, list) or len(listed) > _LISTED_MAX:
+        return Held(error=NO_ANSWER)
+    sessions = tuple(_told(worker, one) for one in listed if isinstance(one, dict))
+    return Held(sessions, _count(sent, "max_sessions"), _count(sent, "max_kv_cache_bytes"))
+
+
+def holding(worker: Worker, held: Held) -> Worker:
+    """The same worker, with what it has been asked for."""
+    return msgspec.structs.replace(worker, held=held)
+
+
 def workers_body(workers: Sequence[Worker]) -> bytes:
     """Answer GET /coordinator/health/workers."""
-    counts = Counter(_STATUS[worker.state] for worker in workers)
     listed = [
-        _known(worker) | {"lastHeartbeat": worker.heard_unix_ms, "status": _STATUS[worker.state]}
+        _known(worker) | {"lastHeartbeat": worker.heard_unix_ms, "status": worker.status}
         for worker in workers
     ]
-    return _encode({"workers": listed, "counts": _counts(counts), "total": len(workers)})
+    return _encode({"workers": listed, "counts": _counts(workers), "total": len(workers)})
 
 
 def available_body(workers: Sequence[Worker]) -> bytes:
     """Answer GET /coordinator/health/workers/available: those that are alive."""
-    alive = [_known(worker) for worker in workers if _STATUS[worker.state] == "alive"]
+    alive = [_known(worker) for worker in workers if worker.status == "alive"]
     return _encode({"workers": alive, "count": len(alive)})
 
 
@@ -64,12 +151,12 @@ def stats_body(workers: Sequence[Worker], caps: Caps, at_unix_ms: int) -> bytes:
     listed = []
     for worker in workers:
         facts = _known(worker) | {
-            "status": _STATUS[worker.state],
+            "status": worker.status,
             "lastHeartbeat": worker.heard_unix_ms,
-            "sessions": _sessions(worker),
+            "sessions": worker.held.sessions,
         }
-        if worker.heard_unix_ms is None:
-            facts["sessions_error"] = "This worker is not connected."
+        if worker.held.error:
+            facts["sessions_error"] = worker.held.error
         listed.append(facts)
     return _encode(
         {"fetched_at": at_unix_ms, "cluster": _cluster(workers, caps), "workers": listed}
@@ -77,14 +164,14 @@ def stats_body(workers: Sequence[Worker], caps: Caps, at_unix_ms: int) -> bytes:
 
 
 def _cluster(workers: Sequence[Worker], caps: Caps) -> dict[str, object]:
-    alive = [worker for worker in workers if _STATUS[worker.state] == "alive"]
-    sessions = sum(len(_sessions(worker)) for worker in alive)
-    places = sum(len(one.slots) for worker in alive for one in worker.runtimes)
-    kv_bytes = sum(_kv_bytes(worker) or 0 for worker in alive)
-    kv_most = sum(_kv_most(worker) for worker in alive)
+    alive = [worker for worker in workers if worker.status == "alive"]
+    sessions = sum(worker.active_sessions for worker in alive)
+    places = sum(worker.held.sessions_max for worker in alive)
+    kv_bytes = sum(worker.kv_cache_bytes or 0 for worker in alive)
+    kv_most = sum(worker.held.kv_max_bytes for worker in alive)
     decodes = sum(worker.in_flight for worker in workers)
     return {
-        **_counts(Counter(_STATUS[worker.state] for worker in workers)),
+        **_counts(workers),
         "total_sessions": sessions,
         "total_kv_cache_bytes": kv_bytes,
         "max_total_sessions": places,
@@ -101,51 +188,62 @@ def _cluster(workers: Sequence[Worker], caps: Caps) -> dict[str, object]:
 
 def _known(worker: Worker) -> dict[str, object]:
     health = {
-        "alive": _STATUS[worker.state] == "alive",
-        "active_sessions": len(_sessions(worker)),
-        "kv_cache_bytes": _kv_bytes(worker),
+        "alive": worker.status == "alive",
+        "active_sessions": worker.active_sessions,
+        "kv_cache_bytes": worker.kv_cache_bytes,
         "draining": worker.draining,
     }
-    return {"id": worker.id, "url": None, "health": health}
+    return {"id": worker.id, "url": worker.url, "health": health}
 
 
-def _sessions(worker: Worker) -> list[dict[str, object]]:
-    cost = _token_bytes(worker)
-    return [
+def _told(worker: str, sent: JsonObject) -> JsonObject:
+    """What is passed on of a session: its fields, and whose it is; never a word of it."""
+    names = ("session_id", "model", "max_tokens", "kv_cache_bytes", "idle_ms")
+    return {name: sent.get(name) for name in names} | {"worker_id": worker}
+
+
+def _count(sent: JsonObject, name: str) -> int:
+    value = sent.get(name)
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _node_sessions(name: str, holdings: Holdings) -> tuple[JsonObject, ...]:
+    cost = _token_bytes(holdings)
+    return tuple(
         {
             "session_id": f"{runtime.runtime}/{slot.slot}",
             "model": runtime.model,
             "max_tokens": runtime.ctx,
             "kv_cache_bytes": _times(slot.tokens, cost.get(runtime.model)),
             "idle_ms": 0 if slot.busy else None,
-            "worker_id": worker.id,
+            "worker_id": name,
         }
-        for runtime in worker.runtimes
+        for runtime in holdings.runtimes
         for slot in runtime.slots
         if slot.tokens or slot.busy
-    ]
+    )
 
 
-def _kv_bytes(worker: Worker) -> int | None:
+def _node_kv_bytes(holdings: Holdings) -> int | None:
     """Bytes of KV that hold something; None where a model's cost is not known."""
-    cost = _token_bytes(worker)
+    cost = _token_bytes(holdings)
     held = [
         _times(slot.tokens, cost.get(runtime.model))
-        for runtime in worker.runtimes
+        for runtime in holdings.runtimes
         for slot in runtime.slots
     ]
     return None if None in held else sum(one or 0 for one in held)
 
 
-def _kv_most(worker: Worker) -> int:
-    loaded = {runtime.model for runtime in worker.runtimes if runtime.state == "ready"}
-    return sum(offer.kv_bytes or 0 for offer in worker.models if offer.model in loaded)
+def _node_kv_max(holdings: Holdings) -> int:
+    loaded = {runtime.model for runtime in holdings.runtimes if runtime.state == "ready"}
+    return sum(offer.kv_bytes or 0 for offer in holdings.models if offer.model in loaded)
 
 
-def _token_bytes(worker: Worker) -> dict[str, int]:
+def _token_bytes(holdings: Holdings) -> dict[str, int]:
     return {
         offer.model: offer.kv_token_bytes
-        for offer in worker.models
+        for offer in holdings.models
         if offer.kv_token_bytes is not None
     }
 
@@ -154,7 +252,8 @@ def _times(tokens: int, each: int | None) -> int | None:
     return None if each is None else tokens * each
 
 
-def _counts(counts: Counter[Status]) -> dict[str, int]:
+def _counts(workers: Sequence[Worker]) -> dict[str, int]:
+    counts = Counter(worker.status for worker in workers)
     return {status: counts[status] for status in ("alive", "stale", "dead")}
 
 

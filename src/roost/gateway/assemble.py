@@ -17,6 +17,7 @@ from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.admin import Admin
 from roost.gateway.archive import Archive, ArchiveSettings
 from roost.gateway.conversation_views import ConversationViews
+from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone
 from roost.gateway.front.guard import guarded
@@ -62,6 +63,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     infer: InferSettings = InferSettings()
     archive: ArchiveSettings = ArchiveSettings()
     identity: IdentitySettings = IdentitySettings()
+    guests: GuestSettings = GuestSettings()
 
 
 class Gateway:
@@ -90,6 +92,7 @@ class Gateway:
         )
         self._archive = Archive(journal, settings.archive, self.metrics, self._log)
         self.infer = Infer(self.mind, self._archive, settings.infer, lifelines, identity)
+        self._guests = Guests(settings.guests, self.mind)
         self._gate = Gate(self._allowed(), authorise)
         self.front: Front | None = None
 
@@ -130,6 +133,7 @@ class Gateway:
         self.mind.close()
         self.infer.close()
         await self._archive.close()
+        await self._guests.close()
         await self._tasks.close()
         await self._generation.close()
 
@@ -138,7 +142,9 @@ class Gateway:
         Admin(self.mind).add_to(routes)
         Operations(self.mind, self._reattach).add_to(routes)
         fleet = self._settings.fleet
-        WorkerViews(self.mind, Caps(fleet.max_decodes, fleet.max_decodes_per_node)).add_to(routes)
+        caps = Caps(fleet.max_decodes, fleet.max_decodes_per_node)
+        WorkerViews(self.mind, self._guests, self._tasks, caps).add_to(routes)
+        self._guests.add_to(routes, self._admit)
         routes.add("POST", "/coordinator/infer", self.infer.infer)
         ConversationViews(self._archive, self.infer.conversations).add_to(routes)
         routes.add("POST", "/v1/chat/completions", self._generation.chat)

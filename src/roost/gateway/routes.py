@@ -16,7 +16,7 @@ from roost.gateway.front.shared import Early
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roost.gateway.front.access import Gate, Principal
+    from roost.gateway.front.access import Authorise, Gate, Principal
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.front.rendering import Headers
     from roost.gateway.front.shared import Match
@@ -75,10 +75,18 @@ class Routes:
         self._gate = gate
         self._places = places
         self._router: Router[Endpoint] = Router()
+        self._admits: dict[Endpoint, Authorise] = {}
 
-    def add(self, methods: str, pattern: str, endpoint: Endpoint) -> None:
-        """Serve these methods of this pattern; GET brings HEAD with it."""
+    def add(
+        self, methods: str, pattern: str, endpoint: Endpoint, admit: Authorise | None = None
+    ) -> None:
+        """Serve these methods of this pattern; GET brings HEAD with it.
+
+        `admit` decides who may ask in the place of the gate's key check.
+        """
         self._router.add(methods, pattern, endpoint)
+        if admit is not None:
+            self._admits[endpoint] = admit
 
     def match(self, exchange: Exchange) -> Match:
         """Let the exchange through the gate and find who answers it; no body changes a refusal."""
@@ -88,12 +96,13 @@ class Routes:
             return Failure("not_found", "There is nothing at this address.")
         asked = Asked(method, percent_decoded(raw_path), exchange.fields, exchange.local)
         exchange.extra = list(self._gate.cors(asked))
-        verdict = self._gate.check(asked)
+        found = self._router.match(method, raw_path)
+        admit = None if isinstance(found, NotMatched) else self._admits.get(found.handler)
+        verdict = self._gate.check(asked, admit)
         if isinstance(verdict, Failure):
             return verdict
         if method == "OPTIONS":
             return Early(partial(_preflight, list(self._gate.preflight(asked))))
-        found = self._router.match(method, raw_path)
         if isinstance(found, NotMatched):
             return Early(partial(_not_matched, found))
         tenant = verdict.tenant or TenantId(f"addr:{self._places.client(exchange)}")

@@ -136,14 +136,17 @@ class Gate(msgspec.Struct, frozen=True):
     allowed: Allowed
     authorise: Authorise = anyone
 
-    def check(self, asked: Asked) -> Principal | Failure:
-        """Decide about a request: Host and Origin first (`forbidden`), then the key check."""
+    def check(self, asked: Asked, admit: Authorise | None = None) -> Principal | Failure:
+        """Decide about a request: Host and Origin first (`forbidden`), then the key check.
+
+        With `admit` it is that which decides, and no key.
+        """
         stranger = self.check_source(asked)
         if stranger is not None:
             return stranger
         if asked.method == "OPTIONS" or self._open(asked):
             return ANYONE
-        return self.authorise(asked.fields)
+        return (admit or self.authorise)(asked.fields)
 
     def check_source(self, asked: Asked) -> Failure | None:
         """Decide by Host and Origin alone, which is all that a browser cannot lie about."""

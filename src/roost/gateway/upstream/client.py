@@ -242,9 +242,14 @@ class ConnectionPool:
     async def open(self) -> UpstreamConnection:
         """Open a new connection; `OSError` where that fails or takes too long."""
         loop = asyncio.get_running_loop()
+        target = self.target
+        # The certificate has to be for the name, also where its address is known already.
+        name = (target.called or None) if target.tls else None
         async with asyncio.timeout(self.limits.connect_s):
             _, connection = await loop.create_connection(
-                lambda: UpstreamConnection(self), self.target.host, self.target.port, ssl=self._tls
+                *(lambda: UpstreamConnection(self), target.host, target.port),
+                ssl=self._tls,
+                server_hostname=name,
             )
         self._all.add(connection)
         return connection

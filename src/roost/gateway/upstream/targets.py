@@ -17,7 +17,8 @@ _BASE = re.compile(r"[A-Za-z0-9._~/-]*\Z")
 class Target(msgspec.Struct, frozen=True):
     """One server. `base` is a path prefix without trailing slash; `key` is sent to it only.
 
-    `name` is what clients, logs and metrics see; it says nothing about where the server is.
+    `name` is what clients, logs and metrics see; it says nothing about where the server is. Where
+    `host` is an address that a name was resolved to, the server is still `called` by that name.
     """
 
     name: str
@@ -26,11 +27,13 @@ class Target(msgspec.Struct, frozen=True):
     tls: bool = False
     base: str = ""
     key: str | None = None
+    called: str = ""
 
     @property
     def authority(self) -> str:
         """The Host header: the port only where it is not the usual one."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        name = self.called or self.host
+        host = f"[{name}]" if ":" in name else name
         usual = _PORTS["https" if self.tls else "http"]
         return host if self.port == usual else f"{host}:{self.port}"
 

@@ -1,0 +1,193 @@
+"""SHELL: workers of system 1 in this gateway's fleet: heartbeats in, links out, and what they hold.
+
+A heartbeat needs a node's join token and an address inside of `coordinator.worker_nets`; only that
+address is ever dialled, and what it answers moves nobody anywhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.core.ids import NodeId
+from roost.dialects.heartbeat import ACK, Skew, read_heartbeat
+from roost.dialects.infer_views import NO_ANSWER, Held, Worker, read_held, system_1_worker
+from roost.errors import Failure, RoostError, fail
+from roost.fleet.workers import (
+    Join,
+    Leave,
+    Refresh,
+    Rest,
+    WorkerEffect,
+    Workers,
+    WorkerSettings,
+)
+from roost.gateway.foreign.address import OFF, Net, admitted, literal, read_url
+from roost.gateway.foreign.calls import SESSIONS, WorkerCalls
+from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.tasks import Tasks
+from roost.gateway.upstream.client import ClientLimits
+
+if TYPE_CHECKING:
+    from roost.core.worker import WorkerBeat
+    from roost.fleet.workers import WorkerLine
+    from roost.gateway.front.access import Authorise
+    from roost.gateway.mind import Mind
+    from roost.gateway.routes import Call, Routes
+    from roost.gateway.upstream.targets import Target
+
+HEARTBEAT = "/coordinator/health/heartbeat"
+BEAT_MAX_BYTES = 64 * 1024
+HELD_MAX_BYTES = 4 * 1024 * 1024
+TAKEN = Failure(
+    "worker_id_taken", "A node of this gateway has this name. Give the worker one of its own."
+)
+
+
+class GuestSettings(msgspec.Struct, frozen=True):
+    """What is particular to workers of system 1; without `nets` none is taken.
+
+    A name is to be resolved within `resolve_s`, sessions are to be told within `stats_s`.
+    """
+
+    nets: tuple[Net, ...] = ()
+    skew: Skew = Skew()
+    workers: WorkerSettings = WorkerSettings()
+    client: ClientLimits = ClientLimits()
+    resolve_s: float = 2.0
+    stats_s: float = 0.5
+
+
+class Guests:
+    """Everything of system 1's workers; `close` ends it."""
+
+    def __init__(self, settings: GuestSettings, mind: Mind) -> None:
+        self._settings = settings
+        self._mind = mind
+        self._loop = asyncio.get_running_loop()
+        self._workers = Workers(settings.workers, self._loop.time())
+        self._calls: dict[str, WorkerCalls] = {}
+        self._tasks = Tasks()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add_to(self, routes: Routes, admit: Authorise) -> None:
+        """Put the endpoint into the table; `admit` checks join tokens, and no key opens it."""
+        routes.add("POST", HEARTBEAT, self.heartbeat, admit)
+
+    async def close(self) -> None:
+        """Stop the clock, and end every call."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._tasks.close()
+        for calls in self._calls.values():
+            calls.close()
+
+    # Heartbeats.
+
+    def heartbeat(self, call: Call) -> None:
+        """POST /coordinator/health/heartbeat."""
+        try:
+            if not self._settings.nets:
+                raise RoostError(OFF)
+            body = call.exchange.take_body()
+            if len(body) > BEAT_MAX_BYTES:
+                raise fail("body_too_large", f"A heartbeat has at most {BEAT_MAX_BYTES} bytes.")
+            beat = read_heartbeat(body, time.time(), self._settings.skew)
+            target = read_url(beat.url)
+        except RoostError as error:
+            self._refuse(call, error.failure)
+            return
+        self._tasks.start(self._take(call, beat, target), "heartbeat")
+
+    async def _take(self, call: Call, beat: WorkerBeat, target: Target) -> None:
+        addresses = await self._resolve(target)
+        call.exchange.answer(lambda _: self._taken(call, beat, target, addresses))
+
+    async def _resolve(self, target: Target) -> list[str]:
+        if literal(target.host):
+            return [target.host]
+        try:
+            async with asyncio.timeout(self._settings.resolve_s):
+                found = await self._loop.getaddrinfo(target.host, target.port)
+        except OSError:
+            return []
+        return [str(info[4][0]) for info in found]
+
+    def _taken(self, call: Call, beat: WorkerBeat, target: Target, addresses: list[str]) -> None:
+        pinned = admitted(target, addresses, self._settings.nets)
+        if isinstance(pinned, Failure):
+            self._refuse(call, pinned, beat)
+            return
+        if not self._workers.knows(beat.worker) and self._is_node(beat.worker):
+            self._refuse(call, TAKEN, beat)
+            return
+        effects = self._workers.on_heartbeat(beat, self._loop.time())
+        if isinstance(effects, Failure):
+            self._refuse(call, effects, beat)
+            return
+        self._perform(effects, pinned)
+        call.exchange.reply(200, JSON_BODY, ACK)
+
+    def _refuse(self, call: Call, failure: Failure, beat: WorkerBeat | None = None) -> None:
+        worker = "" if beat is None else beat.worker
+        self._mind.log.warning("heartbeat_refused", worker=worker, reason=failure.message)
+        call.exchange.fail(failure)
+
+    def _is_node(self, worker: str) -> bool:
+        return NodeId(worker) in self._mind.links
+
+    # What follows from them.
+
+    def _perform(self, effects: list[WorkerEffect], pinned: Target | None = None) -> None:
+        for effect in effects:
+            match effect:
+                case Join(beat):
+                    assert pinned is not None, "only a heartbeat makes a link"
+                    self._calls[beat.worker] = WorkerCalls(pinned, beat.key, self._settings.client)
+                    self._mind.log.info("worker_joined", worker=beat.worker, url=beat.url)
+                case Leave(worker):
+                    self._calls.pop(worker).close()
+                    self._mind.log.warning("worker_left", worker=worker)
+                case Refresh() | Rest():
+                    pass
+        self._arm()
+
+    def _arm(self) -> None:
+        due = self._workers.next_tick()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if due is None else self._loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self._workers.on_tick(self._loop.time()))
+
+    # Views.
+
+    def lines(self) -> list[Worker]:
+        """Every worker by its last heartbeat."""
+        coordinator = self._mind.coordinator
+        in_flight = coordinator.statistics().in_flight
+        now_s, lines = time.time(), self._workers.lines(self._loop.time())
+        return [_told(line, now_s, in_flight.get(NodeId(line.beat.worker), 0)) for line in lines]
+
+    async def held(self) -> dict[str, Held]:
+        """What each worker that is alive holds, as it tells; whoever does not has an error."""
+        alive = [one.id for one in self.lines() if one.status == "alive"]
+        told = await asyncio.gather(*(self._held(worker) for worker in alive))
+        return dict(zip(alive, told, strict=True))
+
+    async def _held(self, worker: str) -> Held:
+        calls = self._calls[worker]
+        reply = await calls.ask("GET", SESSIONS, None, self._settings.stats_s, HELD_MAX_BYTES)
+        if reply is None or reply.status != 200:
+            return Held(error=NO_ANSWER)
+        return read_held(worker, reply.body)
+
+
+def _told(line: WorkerLine, now_s: float, in_flight: int) -> Worker:
+    heard_ms = int((now_s - line.age_s) * 1000)
+    return system_1_worker(line.beat, line.status, heard_ms, in_flight=in_flight)
