@@ -51,9 +51,9 @@ class ServerSide:
     def __init__(self, socket: ServerConnection) -> None:
         self._socket = socket
 
-    async def send(self, message: FromGateway) -> None:
+    async def send(self, message: FromGateway, frame: bytes | None = None) -> None:
         """Send one message."""
-        await self._socket.send(encode(message))
+        await self._socket.send(frame or encode(message))
 
     async def receive(self) -> FromNode | None:
         """Wait for one message; None at the end."""

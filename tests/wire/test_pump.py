@@ -13,6 +13,7 @@ from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
 from roost.core.request import GenerateRequest, TextPrompt
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure, RoostError
+from roost.wire.codec import encode
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd, NodeEnd
 from roost.wire.link_tables import Close
@@ -130,6 +131,38 @@ async def test_what_cannot_be_framed_costs_its_sender_only(
         await eventually(lambda: heard[1:] == [_open(1, "short")])
         assert not any(task.done() for task in ends)
         gateway.post(Goodbye(BYE, again=False))
+
+
+class Frames:
+    """A connection that keeps the bytes it is given, and never hears anything."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes | None] = []
+        self._ended = asyncio.Event()
+
+    async def send(self, message: FromNode, frame: bytes | None = None) -> None:
+        """Keep the frame."""
+        self.sent.append(frame)
+
+    async def receive(self) -> FromGateway | None:
+        """Wait for the close."""
+        await self._ended.wait()
+        return None
+
+    async def close(self) -> None:
+        """End."""
+        self._ended.set()
+
+
+async def test_what_is_posted_is_framed_once(eventually: Eventually) -> None:
+    """A connection gets the bytes that were made to see whether the message fits."""
+    frames, goodbye = Frames(), Goodbye(BYE, again=False)
+    pump = _node_pump(frames, CALM, [])
+    async with asyncio.TaskGroup() as group:
+        group.create_task(pump.run())
+        await eventually(lambda: len(frames.sent) == 1)
+        pump.post(goodbye)
+    assert frames.sent == [None, encode(goodbye)]
 
 
 def _open(stream: int, text: str) -> Open:

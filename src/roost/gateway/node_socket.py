@@ -29,11 +29,12 @@ class SocketConnection:
         await self._receive()
         await self._put({"type": "websocket.accept"})
 
-    async def send(self, message: FromGateway) -> None:
+    async def send(self, message: FromGateway, frame: bytes | None = None) -> None:
         """Send one message; `node_lost` once the socket is gone."""
         if self._closed:
             raise fail("node_lost", "the link is closed")
-        await self._put({"type": "websocket.send", "bytes": encode(message, self._max_bytes)})
+        frame = frame or encode(message, self._max_bytes)
+        await self._put({"type": "websocket.send", "bytes": frame})
 
     async def receive(self) -> FromNode | None:
         """Wait for the next message; None once the node has gone."""

@@ -92,9 +92,9 @@ class SocketConnection:
         self._socket = socket
         self._message_max_bytes = message_max_bytes
 
-    async def send(self, message: FromNode) -> None:
+    async def send(self, message: FromNode, frame: bytes | None = None) -> None:
         """Send one message, waiting while the socket is full; `node_lost` once it is closed."""
-        frame = encode(message, self._message_max_bytes)
+        frame = frame or encode(message, self._message_max_bytes)
         try:
             await self._socket.send(frame)
         except ConnectionClosed:

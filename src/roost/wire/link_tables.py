@@ -72,19 +72,31 @@ GATEWAY_SAYS: _Table = {
 }
 """Hello of the node, Welcome, pings and pongs are said by the machines themselves."""
 
-_Message = TypeVar("_Message")
+
+class Side(msgspec.Struct, frozen=True):
+    """What tells one end from the other: whom it speaks with, and its two tables."""
+
+    peer: str
+    hears: _Table
+    says: _Table
 
 
-class Deliver(msgspec.Struct, Generic[_Message], frozen=True):
+NODE_SIDE = Side("gateway", NODE_HEARS, NODE_SAYS)
+GATEWAY_SIDE = Side("node", GATEWAY_HEARS, GATEWAY_SAYS)
+
+_Message_co = TypeVar("_Message_co", covariant=True)
+
+
+class Deliver(msgspec.Struct, Generic[_Message_co], frozen=True):
     """Give this message to the room behind the link; it was legal."""
 
-    message: _Message
+    message: _Message_co
 
 
-class Send(msgspec.Struct, Generic[_Message], frozen=True):
+class Send(msgspec.Struct, Generic[_Message_co], frozen=True):
     """Put this message on the connection."""
 
-    message: _Message
+    message: _Message_co
 
 
 class Close(msgspec.Struct, frozen=True):

@@ -25,8 +25,8 @@ MESSAGES_MAX = 256
 class Connection(Protocol[_Out_contra, _In_co]):
     """An ordered, two-way pipe of messages; one task may receive at a time, one may send."""
 
-    async def send(self, message: _Out_contra) -> None:
-        """Hand over a message, waiting for room.
+    async def send(self, message: _Out_contra, frame: bytes | None = None) -> None:
+        """Hand over a message, waiting for room; `frame` is the same in bytes, if that is known.
 
         Raises `RoostError("node_lost")` once either side has closed. What cannot be framed never
         comes here: `Pump.post` refuses it.
@@ -92,8 +92,8 @@ class MemoryConnection(Generic[_Out, _In]):
         self._out = out
         self._in = into
 
-    async def send(self, message: _Out) -> None:
-        """Hand over a message, waiting for room."""
+    async def send(self, message: _Out, frame: bytes | None = None) -> None:
+        """Hand over a message, waiting for room; nobody needs its bytes."""
         await self._out.put(message)
 
     async def receive(self) -> _In | None:

@@ -83,7 +83,7 @@ class Pump(Generic[_Out, _In]):
         self._settings = settings
         self._clock = clock
         self._heard = heard
-        self._queue: asyncio.Queue[_Out] = asyncio.Queue(settings.queue_max)
+        self._queue: asyncio.Queue[tuple[_Out, bytes | None]] = asyncio.Queue(settings.queue_max)
         self._close: Close | None = None
         self._closing = asyncio.Event()
 
@@ -93,8 +93,8 @@ class Pump(Generic[_Out, _In]):
         Raises `body_too_large` or `bad_request` for a message that cannot be framed. It then counts
         as never said, and the link goes on.
         """
-        encode(message, self._settings.message_max_bytes)
-        self._emit(self._end.say(message))
+        frame = encode(message, self._settings.message_max_bytes)
+        self._emit(self._end.say(message), frame)
 
     def start_with(self, outputs: Sequence[Deliver[_In] | Send[_Out] | Close]) -> None:
         """Queue what an end says before it has heard anything (`NodeEnd.start`)."""
@@ -132,9 +132,9 @@ class Pump(Generic[_Out, _In]):
 
     async def _write(self) -> None:
         while True:
-            message = await self._queue.get()
+            message, frame = await self._queue.get()
             try:
-                await self._connection.send(message)
+                await self._connection.send(message, frame)
             except RoostError as error:
                 self._shut(Close(error.failure))
             self._queue.task_done()
@@ -145,22 +145,27 @@ class Pump(Generic[_Out, _In]):
             await asyncio.sleep(wait_s)
             self._emit(self._end.on_tick(self._clock()))
 
-    def _emit(self, outputs: Sequence[Deliver[_In] | Send[_Out] | Close]) -> list[_In]:
-        """Queue and close as told; hand back what has to be delivered."""
+    def _emit(
+        self, outputs: Sequence[Deliver[_In] | Send[_Out] | Close], frame: bytes | None = None
+    ) -> list[_In]:
+        """Queue and close as told; hand back what has to be delivered.
+
+        `frame` is the message that is sent, where it is framed already.
+        """
         delivered = []
         for output in outputs:
             match output:
                 case Deliver(message):
                     delivered.append(message)
                 case Send(message):
-                    self._put(message)
+                    self._put(message, frame)
                 case Close():
                     self._shut(output)
         return delivered
 
-    def _put(self, message: _Out) -> None:
+    def _put(self, message: _Out, frame: bytes | None) -> None:
         try:
-            self._queue.put_nowait(message)
+            self._queue.put_nowait((message, frame))
         except asyncio.QueueFull:
             waiting = self._settings.queue_max
             self._shut(
