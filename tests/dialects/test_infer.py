@@ -118,7 +118,8 @@ def test_pieces_are_numbered_and_the_end_is_told_once() -> None:
     assert "\u2028".encode() not in said
     stream.roost_extra({"node": "n1"})
     (last,) = data(stream.event(FINISHED))
-    assert last == {"finished": True, "reason": "stop", "seq": 2, "roost": {"node": "n1"}}
+    told = {"node": "n1", "prompt_tokens": 5, "completion_tokens": 2}
+    assert last == {"finished": True, "reason": "stop", "seq": 2, "roost": told}
     more = stream.event(Delta("x")) + stream.finish(FINISHED) + stream.comment("y")
     assert more + stream.error(Failure("internal", "x")) == b""
 

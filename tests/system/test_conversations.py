@@ -133,7 +133,7 @@ def test_a_person_lists_shows_and_removes(start: Start) -> None:
             assert b"finished" in connection.getresponse().read()
         listed = start("conversations")
         assert listed.ends() == 0
-        assert "a talk  1 turns" in listed.output
+        assert "a talk  1 turn  " in listed.output
         assert "hello" not in listed.output
         shown = start("conversations", "show", "a talk")
         assert shown.ends() == 0

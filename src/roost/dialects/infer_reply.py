@@ -55,6 +55,10 @@ class InferStream:
 
     def finish(self, finished: Finished) -> bytes:
         """Give the last event of a complete answer."""
+        if self._roost:
+            usage = finished.usage
+            self._roost |= {"prompt_tokens": usage.prompt_tokens}
+            self._roost |= {"completion_tokens": usage.completion_tokens}
         return self._end({}, finished.reason)
 
     def error(self, failure: Failure) -> bytes:
