@@ -82,7 +82,12 @@ class Terminal:
 
     def ends(self) -> int:
         """Wait for its end, reading on, and return the exit code."""
-        wait(lambda: self._read() is None and self.process.poll() is not None, "it ends")
+
+        def ended() -> bool:
+            self._read()
+            return self.process.poll() is not None
+
+        wait(ended, "it ends")
         return self.process.wait()
 
     @property
