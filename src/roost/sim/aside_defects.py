@@ -13,8 +13,7 @@ from roost.node.seating import Seating
 from roost.node.sessions import Parked, Sessions
 from roost.node.settings import AgentSettings
 from roost.node.slots import Content, common_tokens
-from roost.sim.mutants import agent
-from roost.sim.play import Parts
+from roost.sim.fittings import Case, agent
 
 
 class _ForAnybody(Sessions):
@@ -134,7 +133,6 @@ class LosesWhoWaits(_Odd):
     seating = _Waiting
 
 
-Case = tuple[str, Parts, str, str]
 CASES: tuple[Case, ...] = (
     ("put aside for anybody", agent(GivesToAnybody), "put_aside", "own_conversations_come_back"),
     ("put aside and back", agent(KeepsWhatIsBack), "put_aside", "one_place_each"),
@@ -149,4 +147,3 @@ CASES: tuple[Case, ...] = (
     ("run while it moves", agent(RunsWhileItMoves), "put_aside", "idle_slots_are_moved"),
     ("forgotten while it moves", agent(LosesWhoWaits), "put_aside", "one_ending"),
 )
-"""Name, defective node, the scenario that shows it, the claim that it breaks."""

@@ -1,4 +1,4 @@
-"""MACHINE: more defective machines: the line, caps, breakers, operators, the board."""
+"""WIRING: more defective machines: the line, caps, breakers, operators, the board."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from roost.fleet.line import Entry, Line
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
+from roost.sim import fittings
+from roost.sim.fittings import Case
 
 
 class _Fifo(Line):
@@ -182,3 +184,91 @@ class TripsForNothing(Coordinator):
         """Report what is not."""
         effects = super().on_node_joined(node, name, instance, now)
         return [*effects, Report("node_state", node=node, reason="breaker_open", model=ModelId(""))]
+
+
+CASES: tuple[Case, ...] = (
+    (
+        "line without tenants",
+        fittings.coordinator(FirstComeFirstServed),
+        "flood",
+        "newcomers_are_served",
+    ),
+    (
+        "nobody charged",
+        fittings.coordinator(ChargesNobody),
+        "flood",
+        "newcomers_are_served",
+    ),
+    (
+        "newcomers refused",
+        fittings.coordinator(RefusesNewcomers),
+        "flood",
+        "floods_give_way",
+    ),
+    (
+        "classes not known",
+        fittings.coordinator(KnowsNoClasses),
+        "classes",
+        "better_classes_first",
+    ),
+    (
+        "line walked backwards",
+        fittings.coordinator(ServesTheLastFirst),
+        "classes",
+        "better_classes_first",
+    ),
+    (
+        "cancel by id ignored",
+        fittings.coordinator(IgnoresCancelById),
+        "cancelled",
+        "cancelled_requests_end",
+    ),
+    (
+        "stopped and not withdrawn",
+        fittings.coordinator(StopsWithoutWithdrawing),
+        "cancelled",
+        "cancelled_work_stops",
+    ),
+    (
+        "cancelled after the end",
+        fittings.coordinator(AnswersTheFinished),
+        "calm",
+        "fleet_recovers",
+    ),
+    (
+        "operator's drain ignored",
+        fittings.coordinator(IgnoresTheOperator),
+        "parked",
+        "no_work_for_draining",
+    ),
+    (
+        "drained for ever",
+        fittings.coordinator(NeverTakesBack),
+        "parked",
+        "places_are_used",
+    ),
+    (
+        "breaker counts busy",
+        fittings.coordinator(BreakerCountsBusy),
+        "crowded",
+        "breakers_have_causes",
+    ),
+    (
+        "breaker without cause",
+        fittings.coordinator(TripsForNothing),
+        "calm",
+        "breakers_have_causes",
+    ),
+    (
+        "failure zeroes the counters",
+        fittings.coordinator(FailureZeroesCounters),
+        "poison",
+        "places_within_limits",
+    ),
+    (
+        "board blind to leases",
+        fittings.coordinator(SeesAnOldBoard),
+        "calm",
+        "places_within_limits",
+    ),
+)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from roost.core.ids import TenantId
 from roost.fleet.idempotency import Claim, Idempotency, IdempotencySettings, Name, Verdict
 from roost.fleet.stream_log import StreamLog
+from roost.sim.fittings import Case
 from roost.sim.play import Parts
 from roost.sim.workload import ClientParts
 
@@ -98,3 +99,61 @@ def keys(kind: Callable[[IdempotencySettings], Idempotency]) -> Parts:
 def log(kind: Callable[[float, int], StreamLog]) -> Parts:
     """Production parts but for the logs of streams."""
     return Parts(clients=ClientParts(log=kind))
+
+
+CASES: tuple[Case, ...] = (
+    (
+        "keys of all tenants in one",
+        keys(SharesKeys),
+        "keyed",
+        "repeats_get_their_own_answer",
+    ),
+    (
+        "another body under a key",
+        keys(TakesAnyBody),
+        "keyed",
+        "repeats_get_their_own_answer",
+    ),
+    (
+        "refusals kept under a key",
+        keys(KeepsRefusals),
+        "keyed",
+        "repeats_get_their_own_answer",
+    ),
+    (
+        "key of the running lost",
+        keys(ForgetsTheRunning),
+        "keyed",
+        "one_run_per_key",
+    ),
+    (
+        "key of the answered lost",
+        keys(ForgetsTheAnswered),
+        "keyed",
+        "one_run_per_key",
+    ),
+    (
+        "keys forgotten too early",
+        keys(ForgetsTooEarly),
+        "keyed",
+        "one_run_per_key",
+    ),
+    (
+        "reader back a step too far",
+        log(SkipsOne),
+        "wandering",
+        "returned_readers_miss_nothing",
+    ),
+    (
+        "reader back a step too early",
+        log(RepeatsOne),
+        "wandering",
+        "returned_readers_miss_nothing",
+    ),
+    (
+        "what has fallen out passed over",
+        log(GivesWhatThereIs),
+        "wandering",
+        "returned_readers_miss_nothing",
+    ),
+)

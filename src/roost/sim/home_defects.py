@@ -13,8 +13,8 @@ from roost.fleet.effects import Dispatch, Effect
 from roost.fleet.prospects import Prospects
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
-from roost.sim import mutants, talk_defects
-from roost.sim.play import Parts
+from roost.sim import fittings, talk_defects
+from roost.sim.fittings import Case
 
 
 class _Trusting(Books):
@@ -87,47 +87,47 @@ class ComputesAnew(Coordinator):
         return super().on_started(request, attempt, started, now)
 
 
-CASES: tuple[tuple[str, Parts, str, str], ...] = (
-    ("homes forgotten", mutants.settings(affinity_entries=0), "calm", "second_turn_is_warm"),
+CASES: tuple[Case, ...] = (
+    ("homes forgotten", fittings.settings(affinity_entries=0), "calm", "second_turn_is_warm"),
     (
         "one token taken for proof",
-        mutants.coordinator(TakesAnyTokenForProof),
+        fittings.coordinator(TakesAnyTokenForProof),
         "node_killed",
         "labels_are_true",
     ),
     (
         "one token taken for proof, and nothing had failed",
-        mutants.coordinator(TakesAnyTokenForProof),
+        fittings.coordinator(TakesAnyTokenForProof),
         "unequal",
         "labels_are_true",
     ),
     (
         "costs of moves untold",
-        mutants.coordinator(CountsOnlyWhatAHomeForgot),
+        fittings.coordinator(CountsOnlyWhatAHomeForgot),
         "parked",
         "losses_are_counted",
     ),
     (
         "answers that went on counted as prompt",
-        mutants.coordinator(CountsAnswersAsKept),
+        fittings.coordinator(CountsAnswersAsKept),
         "replayed",
         "losses_are_counted",
     ),
     (
         "what is required computed anew",
-        mutants.coordinator(ComputesAnew),
+        fittings.coordinator(ComputesAnew),
         "insisting_in_trouble",
         "homes_are_kept",
     ),
     (
         "required homes ignored",
-        mutants.coordinator(talk_defects.IgnoresRequire),
+        fittings.coordinator(talk_defects.IgnoresRequire),
         "insisting",
         "homes_are_kept",
     ),
     (
         "required homes forgotten",
-        mutants.coordinator(talk_defects.ForgetsHomes),
+        fittings.coordinator(talk_defects.ForgetsHomes),
         "insisting",
         "homes_are_kept",
     ),

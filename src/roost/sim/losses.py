@@ -1,4 +1,4 @@
-"""MACHINE: more defective machines: how answers are gone on with after a death."""
+"""WIRING: more defective machines: how answers are gone on with after a death."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from roost.fleet.relay_effects import Mark, RelayEffect
 from roost.fleet.retrying import Recovery, Verdict
 from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
+from roost.sim import fittings
+from roost.sim.fittings import Case
 
 
 class IsATokenBehind(Relay):
@@ -114,3 +116,38 @@ class ReplaysTheLongestFirst(Coordinator):
     def __init__(self, settings: FleetSettings, dice: Dice) -> None:
         super().__init__(settings, dice)
         self._books.queue = _LongestFirst(settings.class_one_in)
+
+
+CASES: tuple[Case, ...] = (
+    ("replay a token behind", fittings.relay(IsATokenBehind), "replayed", "replays_go_on"),
+    (
+        "replay told before it is one",
+        fittings.relay(MarksTooEarly),
+        "deaths",
+        "replays_are_told",
+    ),
+    (
+        "replay told by its last part",
+        fittings.relay(CountsTheLastAttempt),
+        "replayed",
+        "usage_adds_up",
+    ),
+    (
+        "replay on other weights",
+        fittings.coordinator(OverlooksWeights),
+        "replayed",
+        "replays_go_on",
+    ),
+    (
+        "replay beyond the budget",
+        fittings.coordinator(ReplaysBeyondTheBudget),
+        "deaths",
+        "retry_budget",
+    ),
+    (
+        "longest replays first",
+        fittings.coordinator(ReplaysTheLongestFirst),
+        "replayed",
+        "shorter_first",
+    ),
+)

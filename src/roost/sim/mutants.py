@@ -18,7 +18,6 @@ from roost.core.snapshots import LinkState, ModelOffer
 from roost.errors import Failure
 from roost.fleet.books import Books
 from roost.fleet.calls import Call, Calls
-from roost.fleet.conversations import Conversations
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch, Effect, Withdraw
 from roost.fleet.field import Field, field_of
@@ -32,10 +31,9 @@ from roost.node import effects as node_effects
 from roost.node.agent import Agent
 from roost.node.fence import Fences, Standing
 from roost.node.settings import AgentSettings
+from roost.sim import fittings
 from roost.sim.front import Front
-from roost.sim.lines import RelayMaker
 from roost.sim.play import Parts
-from roost.sim.talks import Talks
 from roost.wire.messages import Cancel, Credit, Open, Released
 
 T = TypeVar("T")
@@ -370,53 +368,6 @@ class LetsLateEventsThrough(Front):
             turn.withdrawn = False
 
 
-def front(kind: type[Front]) -> Parts:
-    """Production parts in a shell that is not."""
-    return Parts(front=kind)
-
-
-def coordinator(kind: type[Coordinator]) -> Parts:
-    """Production parts but for the coordinator."""
-    return Parts(coordinator=kind)
-
-
-def settings(**changes: float) -> Parts:
-    """A coordinator that ignores one of its limits."""
-
-    def make(given: FleetSettings, dice: Dice) -> Coordinator:
-        return Coordinator(msgspec.structs.replace(given, **changes), dice)
-
-    return Parts(coordinator=make)
-
-
-def relay(kind: type[Relay]) -> Parts:
-    """Production parts but for the relay."""
-    return Parts(relay=_relay(kind))
-
-
-def _relay(kind: type[Relay]) -> RelayMaker:
-    return lambda given, streamed, now, said: kind(given, streamed=streamed, now=now, said=said)
-
-
-def registry(kind: type[Conversations]) -> Parts:
-    """Production parts but for the registry of conversations."""
-    return Parts(registry=kind)
-
-
-def talks(kind: type[Talks]) -> Parts:
-    """Production parts, and a shell that does not keep conversations as it should."""
-    return Parts(talks=kind)
-
-
-def agent(kind: type[Agent]) -> Parts:
-    """Production parts but for the node's agent."""
-
-    def make(given: AgentSettings, offers: Sequence[ModelOffer]) -> Agent:
-        return kind(given, offers)
-
-    return Parts(agent=make)
-
-
 def tie_by_order() -> Parts:
     """Ties go to the first node."""
     return Parts(coordinator=lambda given, _dice: Coordinator(given, FirstInOrder()))
@@ -424,4 +375,4 @@ def tie_by_order() -> Parts:
 
 def retries_after_a_byte() -> Parts:
     """The byte is forgotten, and the relay does not mind."""
-    return Parts(coordinator=RetriesAfterAByte, relay=_relay(Lenient))
+    return msgspec.structs.replace(fittings.relay(Lenient), coordinator=RetriesAfterAByte)

@@ -21,7 +21,8 @@ from roost.node.floor import Floor
 from roost.node.ledger import RoomSettings
 from roost.node.settings import AgentSettings
 from roost.node.workshop import Workshop
-from roost.sim import mutants
+from roost.sim import fittings
+from roost.sim.fittings import Case
 from roost.sim.play import Parts
 
 
@@ -88,16 +89,16 @@ class WantsEverything(_WithPlacer):
     placer = _Eager
 
 
-CASES: list[tuple[str, Parts, str, str]] = [
+CASES: tuple[Case, ...] = (
     (
         "every idle node loads",
-        mutants.settings(replicas=0),
+        fittings.settings(replicas=0),
         "cold_burst",
         "one_load_for_all",
     ),
     (
         "busy runtimes evicted",
-        mutants.agent(EvictsTheBusy),
+        fittings.agent(EvictsTheBusy),
         "one_place",
         "busy_runtimes_stay",
     ),
@@ -110,14 +111,14 @@ CASES: list[tuple[str, Parts, str, str]] = [
     ("room not counted", _agent(RoomSettings()), "one_place", "nodes_keep_to_their_room"),
     (
         "eviction costs nothing",
-        mutants.coordinator(EvictsForNothing),
+        fittings.coordinator(EvictsForNothing),
         "narrow_shelf",
         "room_before_eviction",
     ),
     (
         "wishes for nobody",
-        mutants.coordinator(WantsEverything),
+        fittings.coordinator(WantsEverything),
         "narrow_shelf",
         "wishes_have_reasons",
     ),
-]
+)

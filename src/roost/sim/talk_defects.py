@@ -1,4 +1,4 @@
-"""MACHINE: defective machines: named conversations, kept answers, dropped text; see `mutants`."""
+"""WIRING: defective machines: named conversations, kept answers, dropped text; see `mutants`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from roost.fleet.relay_effects import RelayEffect, Send
 from roost.fleet.routing import Dice
 from roost.fleet.said import Said
 from roost.fleet.settings import FleetSettings
+from roost.sim import fittings
+from roost.sim.fittings import Case
 from roost.sim.talks import Speech, Talks
 from roost.sim.world import Action
 
@@ -170,3 +172,63 @@ class DropsUnasked(Relay):
     ) -> None:
         changed = msgspec.structs.replace(settings, on_full="drop_oldest")
         super().__init__(changed, streamed=streamed, now=now, said=said)
+
+
+CASES: tuple[Case, ...] = (
+    (
+        "turns begin at once",
+        fittings.registry(BeginsAtOnce),
+        "named",
+        "turns_take_turns",
+    ),
+    (
+        "the latest turn first",
+        fittings.registry(ServesTheLatest),
+        "named",
+        "turns_take_turns",
+    ),
+    (
+        "running turns swept away",
+        fittings.registry(SweepsTheActive),
+        "named",
+        "turns_take_turns",
+    ),
+    (
+        "past recalled too early",
+        fittings.talks(RecallsTooEarly),
+        "named",
+        "conversations_never_fork",
+    ),
+    (
+        "cut answers forgotten",
+        fittings.talks(ForgetsCutAnswers),
+        "named",
+        "conversations_never_fork",
+    ),
+    (
+        "unanswered questions kept",
+        fittings.talks(KeepsTheUnanswered),
+        "named",
+        "conversations_never_fork",
+    ),
+    (
+        "the choosy block the line",
+        fittings.coordinator(BlockedByTheChoosy),
+        "insisting",
+        "places_are_used",
+    ),
+    ("end told first", fittings.relay(TellsTheEndFirst), "named", "ends_are_kept"),
+    ("drops untold", fittings.relay(DropsUntold), "dropping", "tokens_contiguous"),
+    (
+        "the newest dropped",
+        fittings.relay(DropsTheNewest),
+        "dropping",
+        "drops_are_told",
+    ),
+    (
+        "dropped unasked",
+        fittings.relay(DropsUnasked),
+        "slow_clients",
+        "drops_are_told",
+    ),
+)
