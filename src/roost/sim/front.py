@@ -32,23 +32,15 @@ from roost.fleet.relay import Relay
 from roost.fleet.said import Said
 from roost.sim.ledger import Ledger
 from roost.sim.lines import FrontParts, Line, Reader, Turn, line_of, wish_of
-from roost.sim.network import Connection, End, Packet
 from roost.sim.patience import Patience
+from roost.sim.switchboard import AboutStream, Switchboard
 from roost.sim.world import Alarm, Process, World
-from roost.wire.heartbeat import LinkSettings
-from roost.wire.link import GatewayEnd
-from roost.wire.link_tables import Close, Deliver, GatewayOutput
-from roost.wire.link_tables import Send as Put
 from roost.wire.messages import (
     Cancel,
     Credit,
     Events,
-    FromGateway,
-    FromNode,
-    Goodbye,
     Hello,
     Open,
-    Phase,
     Refused,
     Released,
     Status,
@@ -61,12 +53,12 @@ class Front:
     def __init__(self, world: World, parts: FrontParts, ledger: Ledger) -> None:
         self.process = Process(world, "gateway")
         self.coordinator = parts.coordinator
-        self.lines: dict[NodeId, Line] = {}
         self.turns: dict[RequestId, Turn] = {}
         self.tick_delay_s = 0.0
         self._parts = parts
         self._world = world
         self._ledger = ledger
+        self.links = Switchboard(self.process, ledger, self)
         self._alarm = Alarm(self.process, self._tick)
         self.talks = parts.talks(self.process, parts.registry, ledger, self)
         self._due: deque[Effect] = deque()
@@ -147,71 +139,28 @@ class Front:
         """Take nothing new."""
         self._feed(self.coordinator.on_drain(self._world.now))
 
-    # Links.
+    # What comes over the links.
 
-    def answer(self, connection: Connection, _node: End) -> End:
-        """Take a new connection; the ear for what it brings."""
-        end = GatewayEnd("sim", LinkSettings(), self._world.now)
-        line = Line(connection, end, Alarm(self.process, lambda: self._link_tick(line)))
-        line.alarm.set(end.next_tick())
-        return End(self.process, partial(self._heard, line), partial(self._lost, line))
+    def on_heard(self, node: NodeId) -> None:
+        """A node is alive."""
+        self._feed(self.coordinator.on_node_heard(node, self._world.now))
 
-    def _heard(self, line: Line, message: Packet) -> None:
-        if line.node is not None and self.lines.get(line.node) is line:
-            self._ledger.heard(line.node)
-            self._feed(self.coordinator.on_node_heard(line.node, self._world.now))
-        # The network is one for both directions; the link's own table refuses what is wrong.
-        self._put(line, line.end.on_message(message, self._world.now))  # type: ignore[arg-type]
-
-    def _lost(self, line: Line) -> None:
-        line.over = True
-        if line.node is not None and self.lines.get(line.node) is line:
-            del self.lines[line.node]
-            self._feed(self.coordinator.on_node_left(line.node, self._world.now))
-
-    def _link_tick(self, line: Line) -> None:
-        if line.over:
-            return
-        self._put(line, line.end.on_tick(self._world.now))
-        line.alarm.set(line.end.next_tick())
-
-    def _put(self, line: Line, outputs: list[GatewayOutput]) -> None:
-        for output in outputs:
-            if isinstance(output, Put):
-                assert line.connection.down is not None, "a line is attached"
-                line.connection.down.send(output.message)
-            elif isinstance(output, Deliver):
-                self._delivered(line, output.message)
-            elif isinstance(output, Close):
-                self._ledger.closed(line.node, output.failure)
-                line.connection.close_from_gateway()
-                self._lost(line)
-
-    def _say(self, line: Line, message: FromGateway) -> None:
-        self._put(line, line.end.say(message))
-
-    def _delivered(self, line: Line, message: FromNode) -> None:
-        self._world.log(f"< {line.node} {type(message).__name__}")
-        if isinstance(message, Hello):
-            self._joined(line, message)
-        elif line.node is None or self.lines.get(line.node) is not line:
-            return
-        elif isinstance(message, Status):
-            self._ledger.reported(line.node, message.status)
-            now = self._world.now
-            self._feed(self.coordinator.on_node_status(line.node, message.seq, message.status, now))
-        elif isinstance(message, Phase | Events | Refused | Released):
-            self._about(line, message)
-
-    def _joined(self, line: Line, hello: Hello) -> None:
+    def on_joined(self, hello: Hello) -> None:
+        """A node introduces itself."""
         now = self._world.now
-        # Performed before the line is filed: a Disconnect among the effects means the older one.
         self._feed(self.coordinator.on_node_joined(hello.node, hello.name, hello.instance, now))
-        line.node = hello.node
-        self.lines[hello.node] = line
-        self._ledger.joined(hello.node)
 
-    def _about(self, line: Line, message: Phase | Events | Refused | Released) -> None:
+    def on_status(self, node: NodeId, message: Status) -> None:
+        """A node reports."""
+        now = self._world.now
+        self._feed(self.coordinator.on_node_status(node, message.seq, message.status, now))
+
+    def on_left(self, node: NodeId) -> None:
+        """A node's line is gone."""
+        self._feed(self.coordinator.on_node_left(node, self._world.now))
+
+    def on_stream(self, line: Line, message: AboutStream) -> None:
+        """A node speaks of a stream."""
         key = line.streams.get(message.stream)
         if key is None:
             return
@@ -338,15 +287,15 @@ class Front:
                     text = f"queued {effect.position}/{effect.length}"
                     self._relayed(turn, turn.relay.on_waiting(text, self._world.now))
             case Disconnect():
-                self._disconnect(effect)
+                self.links.disconnect(effect.node, effect.failure)
             case Want():
                 self._ledger.wanted(effect.node, effect.model)
-                self._say(self.lines[effect.node], wish_of(effect))
+                self.links.say(self.links.lines[effect.node], wish_of(effect))
             case Report():
                 self._ledger.note(effect)
 
     def _dispatch(self, effect: Dispatch) -> None:
-        turn, line = self.turns[effect.request], self.lines[effect.node]
+        turn, line = self.turns[effect.request], self.links.lines[effect.node]
         again = turn.dispatch is not None
         turn.dispatch, turn.withdrawn, turn.spoke = effect, False, False
         asked = turn.request
@@ -371,23 +320,17 @@ class Front:
             effect.deadline_s,
             Fence(effect.request, Epoch(1, effect.epoch, "sim")),
         )
-        self._say(line, message)
+        self.links.say(line, message)
 
     def _withdraw(self, effect: Withdraw) -> None:
         turn = self._current(effect.request, effect.attempt)
         if turn is not None:
             turn.withdrawn = True
             self._ledger.lost(effect.request)
-        line = self.lines.get(effect.node)
+        line = self.links.lines.get(effect.node)
         stream = line.numbers.get((effect.request, effect.attempt)) if line is not None else None
         if line is not None and stream is not None:
-            self._say(line, Cancel(stream))
-
-    def _disconnect(self, effect: Disconnect) -> None:
-        line = self.lines.pop(effect.node, None)
-        if line is not None:
-            self._ledger.gone(effect.node)
-            self._say(line, Goodbye(effect.failure, again=True))
+            self.links.say(line, Cancel(stream))
 
     # The relays' effects.
 
@@ -430,12 +373,12 @@ class Front:
 
     def _grant(self, turn: Turn, messages: int) -> None:
         dispatch = turn.dispatch
-        line = self.lines.get(dispatch.node) if dispatch is not None else None
+        line = self.links.lines.get(dispatch.node) if dispatch is not None else None
         if line is None or dispatch is None:
             return
         stream = line.numbers.get((dispatch.request, dispatch.attempt))
         if stream is not None:
-            self._say(line, Credit(stream, messages))
+            self.links.say(line, Credit(stream, messages))
 
     def _written(self, request: RequestId) -> None:
         turn = self.turns.get(request)

@@ -88,7 +88,7 @@ class Stage:
         self.front = parts.front(self.world, front, self.ledger)
         self.workers = {
             spec.id: Worker(
-                spec, self.world, self.network, self.history, self.front.answer, parts.agent
+                spec, self.world, self.network, self.history, self.front.links.answer, parts.agent
             )
             for spec in _specs(scenario)
         }

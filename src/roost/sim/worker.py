@@ -6,17 +6,14 @@ time that loading, preparing and computing take.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
 from roost.backends.base import Prepared
 from roost.core.events import StreamEvent
-from roost.core.fence import Epoch, Fence
-from roost.core.ids import NodeId, RequestId, RuntimeId, StreamId, TenantId
-from roost.core.request import ChatPrompt, GenerateRequest, Message
+from roost.core.ids import NodeId, RuntimeId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node.agent import Agent
@@ -34,13 +31,14 @@ from roost.node.effects import (
 from roost.node.ledger import RoomSettings
 from roost.node.sessions import SessionSettings
 from roost.node.settings import AgentSettings
-from roost.sim import history as facts
 from roost.sim.aside import Files
 from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
 from roost.sim.history import History
 from roost.sim.network import Connection, End, Network, Packet
 from roost.sim.residents import Residents
+from roost.sim.runs import Runs
+from roost.sim.strangers import STRANGER, Strangers
 from roost.sim.world import Action, Alarm, Process, World
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import NodeEnd
@@ -59,10 +57,6 @@ from roost.wire.messages import (
 
 TOO_LONG = Failure("context_length_exceeded", "The prompt does not fit the context.")
 LOAD_FAILED = Failure("load_failed", "The model could not be loaded.")
-KEPT_OPENS = 16
-"""How many of the newest Opens a fault may say again."""
-STRANGER = 0
-"""Number of the link of another gateway, or less; this one's links count from 1."""
 
 Answerer = Callable[[Connection, End], End]
 """The gateway's side of a new connection."""
@@ -103,10 +97,9 @@ class Worker:
         self._answer = answer
         self._make_agent = agent
         self._dice = world.dice(f"worker {spec.id}")
-        self._opens: deque[Open] = deque(maxlen=KEPT_OPENS)
         self._lives = 0
         self._links = 0
-        self._strangers = 0
+        self._strangers = Strangers()
         self.boot()
 
     # The machine.
@@ -124,9 +117,7 @@ class Worker:
         self.engines: dict[RuntimeId, Engine] = self.files.engines
         self._preparing: dict[StreamKey, Prepare] = {}
         self._runtime_of: dict[StreamKey, RuntimeId] = {}
-        self._run_of: dict[StreamKey, facts.Run] = {}
-        self._fence_of: dict[StreamKey, Fence] = {}
-        self._owner_of: dict[StreamKey, facts.Ownership] = {}
+        self._runs = Runs(self.spec.id, self.process, self._history)
         self._alarm = Alarm(self.process, self._tick)
         self._link_alarm = Alarm(self.process, self._link_tick)
         self._hang_up()
@@ -143,7 +134,7 @@ class Worker:
         self.process.kill()
         for engine in self.engines.values():
             engine.kill()
-        self._close_runs()
+        self._runs.all_ended()
         if self._connection is not None:
             self._connection.reset()
 
@@ -168,7 +159,7 @@ class Worker:
         engine.kill()
         keys = list(engine.streams)
         for key in keys:
-            self._end_run(key)
+            self._runs.ended(key)
         delay_s = self.costs.death_seen_s
         gone = partial(self._gone, runtime)
         closed = partial(self._died, keys)
@@ -188,14 +179,7 @@ class Worker:
 
     def crowd(self) -> None:
         """Let another gateway, of which nobody here knows, take every place of every model."""
-        self._perform(self.agent.on_link_up(STRANGER, self._world.now))
-        wanted = [offer.model for offer in self.spec.offers for _ in range(offer.slots)]
-        for number, model in enumerate(wanted):
-            prompt = ChatPrompt((Message("user", f"stranger {number}"),))
-            request = GenerateRequest(model, prompt, max_tokens=1000)
-            rid = RequestId(f"stranger {number}")
-            message = Open(StreamId(number), rid, TenantId("key:stranger"), request, credit=10_000)
-            self._perform(self.agent.on_message(STRANGER, message, self._world.now))
+        self._visit(STRANGER, self._strangers.crowd(self.spec.offers))
 
     def repeat(self, *, generation: int) -> Action:
         """Let the newest Opens come again, on another link; 0 repeats them just as they were.
@@ -203,17 +187,14 @@ class Worker:
         Otherwise they are those of a gateway that has taken over since, of that generation. Returns
         what ends that link.
         """
-        self._strangers += 1
-        link = STRANGER - self._strangers
-        self._perform(self.agent.on_link_up(link, self._world.now))
-        for number, message in enumerate(list(self._opens)):
-            assert message.fence is not None, "the gateway fences whatever it asks for"
-            fence = message.fence
-            if generation:
-                fence = Fence(fence.key, Epoch(generation, number, "another"))
-            again = msgspec.structs.replace(message, stream=StreamId(number), fence=fence)
-            self._deliver(link, again)
+        link = self._strangers.link()
+        self._visit(link, self._strangers.again(generation))
         return lambda: self._perform(self.agent.on_link_down(link, self._world.now))
+
+    def _visit(self, link: int, messages: Iterable[Open]) -> None:
+        self._perform(self.agent.on_link_up(link, self._world.now))
+        for message in messages:
+            self._deliver(link, message)
 
     def uncrowd(self) -> None:
         """Let the other gateway go away."""
@@ -272,7 +253,7 @@ class Worker:
             self._perform(self.agent.on_link_up(self._number, now))
         elif isinstance(message, Open | Credit | Cancel):
             if isinstance(message, Open):
-                self._opens.append(message)
+                self._strangers.heard(message)
             self._deliver(self._number, message)
             self._count()
         elif isinstance(message, Want):
@@ -280,7 +261,7 @@ class Worker:
 
     def _deliver(self, link: int, message: Open | Credit | Cancel) -> None:
         if isinstance(message, Open) and message.fence is not None:
-            self._fence_of[StreamKey(link, message.stream)] = message.fence
+            self._runs.fenced(StreamKey(link, message.stream), message.fence)
         self._perform(self.agent.on_message(link, message, self._world.now))
 
     def _count(self) -> None:
@@ -362,7 +343,7 @@ class Worker:
         engine.kill()
         keys = list(engine.streams)
         for key in keys:
-            self._end_run(key)
+            self._runs.ended(key)
         self.process.after(self.costs.stop_s, partial(self._died, keys))
         self.process.after(self.costs.stop_s, partial(self._gone, runtime))
 
@@ -394,21 +375,11 @@ class Worker:
             self._perform(self.agent.on_prepared(effect.key, prepared, now))
 
     def _run(self, effect: Run) -> None:
-        run = facts.Run(effect.request_id, self.spec.id, effect.use.slot, self._world.now)
-        run.life, run.runtime = self.process.name, effect.runtime
-        run.reuse = effect.use.reuse
-        if effect.key.link > STRANGER:
-            self._history.runs.append(run)
-        self._run_of[effect.key] = run
-        fence = self._fence_of.get(effect.key)
-        if fence is not None:
-            owner = facts.Ownership(self.spec.id, fence, self._world.now)
-            self._owner_of[effect.key] = owner
-            self._history.owners.append(owner)
+        self._runs.began(effect)
         self._runtime_of[effect.key] = effect.runtime
         engine = self.engines.get(effect.runtime)
         if engine is None:
-            self._end_run(effect.key)
+            self._runs.ended(effect.key)
             self.process.after(0.0, partial(self._died, [effect.key]))
         else:
             engine.open(effect.key, effect.prepared, effect.use)
@@ -429,21 +400,9 @@ class Worker:
         self.process.do(lambda: self._perform(self.agent.on_event(key, event, self._world.now)))
 
     def _engine_closed(self, key: StreamKey, failure: Failure | None) -> None:
-        self._end_run(key)
+        self._runs.ended(key)
         self._runtime_of.pop(key, None)
         self.process.do(partial(self._closed, key, failure))
 
     def _closed(self, key: StreamKey, failure: Failure | None) -> None:
         self._perform(self.agent.on_closed(key, failure, self._world.now))
-
-    def _end_run(self, key: StreamKey) -> None:
-        run = self._run_of.pop(key, None)
-        if run is not None:
-            run.ended_s = self._world.now
-        owner = self._owner_of.pop(key, None)
-        if owner is not None:
-            owner.ended_s = self._world.now
-
-    def _close_runs(self) -> None:
-        for key in list(self._run_of):
-            self._end_run(key)
