@@ -189,7 +189,7 @@ class Agent:
         self, runtime: RuntimeId, session: SessionId, saved: SavedState | None, now: float
     ) -> list[Effect]:
         """A slot's content is in a file, or could not be written."""
-        floor = self._workshop.floor(runtime)
+        floor = self._workshop.floors.get(runtime)
         if floor is not None:
             effects = floor.seating.on_parked(session, saved, now)
             self._workshop.seat(floor, effects, now)
@@ -203,7 +203,7 @@ class Agent:
         now: float,
     ) -> list[Effect]:
         """A slot holds what had been put aside, or nothing: the file was not as it was written."""
-        floor = self._workshop.floor(runtime)
+        floor = self._workshop.floors.get(runtime)
         if floor is not None:
             effects = floor.seating.on_restored(session, ok=ok, now=now)
             self._workshop.seat(floor, effects, now)

@@ -11,7 +11,7 @@ from roost.node.workshop import Workshop
 def runtime_view(residence: Residence, workshop: Workshop, backend: str, now: float) -> RuntimeView:
     """One model's lane; `backend` is the one to name where the offer names none."""
     name, ledger = residence.runtime, workshop.ledger
-    floor = workshop.floor(name)
+    floor = workshop.floors.get(name)
     offer = workshop.offers.get(residence.model)
     free = floor is not None and not floor.streams and name is not None
     return RuntimeView(
@@ -23,7 +23,7 @@ def runtime_view(residence: Residence, workshop: Workshop, backend: str, now: fl
         ctx=offer.ctx if offer else 0,
         load_s=residence.load_s,
         failure=residence.failure.message if residence.failure else None,
-        progress=workshop.progress(name) if name is not None else None,
+        progress=workshop.progress.of(name) if name is not None else None,
         resident_s=ledger.resident_s(name, now) if name is not None else None,
         idle_s=ledger.idle_s(name, now) if free and name is not None else None,
         evict_in_s=ledger.evict_in_s(name, now) if free and name is not None else None,
@@ -36,7 +36,7 @@ def load_views(workshop: Workshop, now: float) -> tuple[LoadView, ...]:
     residences = workshop.residences()
     present = {one.model for one in residences if one.runtime is not None}
     model_of = {one.runtime: one.model for one in residences if one.runtime is not None}
-    pinned = workshop.pinned()
+    pinned = workshop.floors.pinned()
     views = []
     for model, offer in workshop.offers.items():
         if model in present:

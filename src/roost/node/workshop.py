@@ -6,7 +6,6 @@ nowhere else are slots given back or runtimes told to stop.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from roost.backends.base import Prepared
@@ -16,8 +15,10 @@ from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node.boarding import Clear, known_bytes, no_model
 from roost.node.desk import Desk, Outgoing
-from roost.node.effects import Effect, Load, Prepare, Stop, StreamKey, Unload
+from roost.node.effects import Effect, Load, Prepare, Stop, StreamKey
 from roost.node.floor import Floor
+from roost.node.floors import Floors
+from roost.node.progress import Progress
 from roost.node.residency import Ready, Residence, Residency, TellAll, Unavailable
 from roost.node.seating import Seating
 from roost.node.sessions import Sessions
@@ -42,9 +43,8 @@ class Workshop:
         self._outgoing = outgoing
         self._residency = Residency(settings.backoff, settings.room)
         self.ledger = self._residency.ledger
-        self._floors: dict[RuntimeId, Floor] = {}
-        self._progress: dict[RuntimeId, tuple[float, float]] = {}
-        self._unloading: set[RuntimeId] = set()
+        self.floors = Floors(outgoing)
+        self.progress = Progress(settings.progress_min_s)
         self._outdated: set[RuntimeId] = set()
         self.offers: dict[ModelId, ModelOffer] = {}
         self.loads = 0
@@ -57,25 +57,15 @@ class Workshop:
         """Every model's lane."""
         return self._residency.residences()
 
-    def floor(self, runtime: RuntimeId | None) -> Floor | None:
-        """The floor of a runtime that is ready, or None."""
-        return self._floors.get(runtime) if runtime is not None else None
-
     def is_usable(self, model: ModelId) -> bool:
         """Whether the model could fit, and its last load, if there was one, did not fail."""
         offer = self.offers.get(model)
         fits = offer is None or self.ledger.fits_alone(known_bytes(offer))
         return fits and self._residency.is_usable(model)
 
-    def progress(self, runtime: RuntimeId) -> float | None:
-        """How far a load has come, 0 to 1; None for one that has not said, or is over."""
-        told = self._progress.get(runtime)
-        return None if told is None else told[1]
-
     def next_tick(self) -> float | None:
         """When time alone may change something: a runtime counts as hung, or has to make room."""
-        stalls = [floor.stalls_at() for floor in self._floors.values()]
-        times = (*stalls, self._residency.next_s(), self.sessions.next_tick())
+        times = (self.floors.next_tick(), self._residency.next_s(), self.sessions.next_tick())
         return min((at for at in times if at is not None), default=None)
 
     # Loading.
@@ -88,7 +78,7 @@ class Workshop:
     def fill(self, now: float) -> None:
         """Let those who wait for room have it, in their order; harmless at any time."""
         while self._residency.is_crowded:
-            match self._residency.step(self.offers, self.pinned(), now):
+            match self._residency.step(self.offers, self.floors.pinned(), now):
                 case Load() as load:
                     self.loads += 1
                     self._outgoing.add(load)
@@ -99,10 +89,6 @@ class Workshop:
                         self.end(self._known(key), failure, now)
                 case None:
                     return
-
-    def pinned(self) -> frozenset[RuntimeId]:
-        """The runtimes with something to do: who waited for one is on it from its start."""
-        return frozenset(floor.runtime for floor in self._floors.values() if floor.streams)
 
     def begin(self, stream: Stream, now: float) -> None:
         """Bring a stream on its way, one just admitted or one put back."""
@@ -122,24 +108,20 @@ class Workshop:
 
     def on_load_progress(self, runtime: RuntimeId, progress: float, now: float) -> None:
         """A load has come this far, 0 to 1."""
-        told_at, _ = self._progress.get(runtime, (-math.inf, 0.0))
-        is_late = not self._residency.is_loading(runtime)
-        if is_late or not math.isfinite(progress) or now - told_at < self._settings.progress_min_s:
-            return
-        self._progress[runtime] = (now, min(1.0, max(0.0, progress)))
-        for stream in self._waiting_for(runtime):
-            self._say_loading(stream)
+        if self._residency.is_loading(runtime) and self.progress.take(runtime, progress, now):
+            for stream in self._waiting_for(runtime):
+                self._say_loading(stream)
 
     def on_loaded(self, runtime: RuntimeId, now: float) -> None:
         """A runtime is ready: whoever waited for it goes on."""
         model = self._residency.model_of(runtime)
         if model is None or not self._residency.is_loading(runtime):
             return
-        self._progress.pop(runtime, None)
+        self.progress.over(runtime)
         offer = self.offers.get(model)
         seating = self.seating(runtime, offer.slots if offer else 1, self.sessions)
         floor = Floor(runtime, model, seating, self._settings.pace, now)
-        self._floors[runtime] = floor
+        self.floors.add(floor)
         for key in self._residency.on_loaded(runtime, now):
             stream = self._known(key)
             self._outgoing.say(key.link, Phase(key.stream, "preparing"))
@@ -150,7 +132,7 @@ class Workshop:
     def on_load_failed(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
         """A runtime could not be started: all who wait for it are told."""
         model = self._residency.model_of(runtime)
-        self._progress.pop(runtime, None)
+        self.progress.over(runtime)
         for key in self._residency.on_load_failed(runtime, failure, now):
             assert model is not None
             self.end(self._known(key), self._residency.why_not(model, now), now)
@@ -161,10 +143,10 @@ class Workshop:
             self.sessions.on_gone(runtime)
             self.on_load_failed(runtime, NOT_LOADED, now)
             return
-        self._progress.pop(runtime, None)
-        self._unloading.discard(runtime)
+        self.progress.over(runtime)
+        self.floors.on_gone(runtime)
         self._outdated.discard(runtime)
-        floor = self._floors.get(runtime)
+        floor = self.floors.get(runtime)
         self._residency.on_gone(runtime, now)
         self.sessions.on_gone(runtime)
         if floor is None:
@@ -174,13 +156,13 @@ class Workshop:
                 self._recall(floor, stream, DIED, now)
             elif stream.phase != "returning":
                 self.end(stream, DIED, now)
-        del self._floors[runtime]
+        self.floors.remove(floor)
 
     # Streams.
 
     def on_prepared(self, stream: Stream, prepared: Prepared, now: float) -> None:
         """Rendered and tokenised: it needs a slot now."""
-        floor = self.floor(stream.runtime)
+        floor = self.floors.get(stream.runtime)
         most, count = stream.prompt_max, len(prepared.tokens)
         if most is not None and count > most:
             self.on_prepare_failed(stream, _too_long(count, most), now)
@@ -206,7 +188,7 @@ class Workshop:
         """Its gateway reads on."""
         was_paused = stream.outbox.paused
         self._desk.flow(stream, stream.outbox.on_credit(messages))
-        floor = self.floor(stream.runtime)
+        floor = self.floors.get(stream.runtime)
         if was_paused and not stream.outbox.paused and floor is not None:
             floor.on_resume(now)
         self._desk.settle(stream, now)
@@ -219,13 +201,13 @@ class Workshop:
             self._desk.say_end(stream, event.failure)
         else:
             self._desk.flow(stream, stream.on_event(event))
-        floor = self.floor(stream.runtime)
+        floor = self.floors.get(stream.runtime)
         if floor is None:
             return
         floor.on_event(stream, event, now)
         if isinstance(event, Failed) and _is_death(event.failure):
             self._retire(floor, now)
-            self._unload(floor.runtime)
+            self.floors.unload(floor.runtime)
 
     def on_closed(self, stream: Stream, failure: Failure | None, now: float) -> None:
         """The backend's block has been left: the slot is free.
@@ -252,7 +234,7 @@ class Workshop:
 
     def cancel(self, stream: Stream, now: float) -> None:
         """Nobody wants the answer any more."""
-        floor = self.floor(stream.runtime)
+        floor = self.floors.get(stream.runtime)
         if floor is not None and stream.outbox.paused:
             floor.on_resume(now)
         stream.cancel(now)
@@ -263,7 +245,7 @@ class Workshop:
         was_busy = stream.phase in ("preparing", "running")
         if stream.phase == "loading":
             self._residency.leave(stream.model, stream.key)
-        floor = self.floor(stream.runtime)
+        floor = self.floors.get(stream.runtime)
         if floor is not None:
             floor.on_stop(stream, now)
         # An ended stream that flushes may finish: only a cancel takes its last words away.
@@ -273,7 +255,7 @@ class Workshop:
             self._outgoing.add(Stop(stream.key))
         self._desk.settle(stream, now)
         if floor is not None:
-            self._unload_if_idle(floor)
+            self.floors.unload_if_idle(floor)
 
     def seat(self, floor: Floor, effects: list[Effect], now: float) -> None:
         """Seat whoever can be, after these effects of a slot whose content was moved."""
@@ -290,7 +272,7 @@ class Workshop:
         """
         before, self.offers = self.offers, {offer.model: offer for offer in offers}
         changed = {model for model, old in before.items() if self.offers.get(model) != old}
-        for floor in list(self._floors.values()):
+        for floor in self.floors:
             if floor.model in changed:
                 self._retire(floor, now)
         for residence in self._residency.residences():
@@ -302,7 +284,7 @@ class Workshop:
 
     def replace_stalled(self, now: float) -> None:
         """End every runtime that owes something and has produced nothing for too long."""
-        for floor in list(self._floors.values()):
+        for floor in self.floors:
             stalls_at = floor.stalls_at()
             if stalls_at is None or now < stalls_at:
                 continue
@@ -313,7 +295,7 @@ class Workshop:
                 if stream.phase == "running":
                     self.end(stream, Failure("runtime_died", hung), now)
             self._retire(floor, now)
-            self._unload(floor.runtime)
+            self.floors.unload(floor.runtime)
 
     def unload_all(self) -> None:
         """Stop every runtime, ready or loading."""
@@ -321,31 +303,27 @@ class Workshop:
         for residence in self._residency.residences():
             if residence.runtime is not None:
                 self._residency.retire(residence.runtime)
-                self._unload(residence.runtime)
+                self.floors.unload(residence.runtime)
 
     def forget(self, tenant: TenantId) -> None:
         """Nobody asks for this tenant any more: what is kept of it takes no room."""
-        for floor in self._floors.values():
-            floor.slots.forget(tenant)
+        self.floors.forget(tenant)
         for effect in self.sessions.forget(tenant):
             self._outgoing.add(effect)
 
     def forgive_own_sleep(self, slept_s: float, now: float) -> None:
         """The node did not run for so long: what its runtimes said meanwhile is still unread."""
-        for floor in self._floors.values():
-            floor.on_slept(slept_s, now)
+        self.floors.on_slept(slept_s, now)
 
     def _clear(self, runtimes: Iterable[RuntimeId]) -> None:
         """Let these make room for another: what runs on them runs to its end, and nothing more."""
         for runtime in runtimes:
-            floor = self._floors[runtime]
             self._residency.retire(runtime)
-            floor.is_retiring = True
-            self._unload_if_idle(floor)
+            self.floors.retire(self.floors[runtime])
 
     def _say_loading(self, stream: Stream) -> None:
         runtime = self._residency.runtime_of(stream.model)
-        _, progress = self._progress.get(runtime, (0.0, None)) if runtime else (0.0, None)
+        progress = self.progress.of(runtime) if runtime else None
         phase = Phase(stream.key.stream, "loading", progress)
         self._outgoing.say(stream.key.link, phase)
 
@@ -363,13 +341,13 @@ class Workshop:
         moved = stream.move("loaded")
         assert moved, f"loaded while {stream.phase}"
         stream.runtime = runtime
-        self._floors[runtime].admit(stream, now)
+        self.floors[runtime].admit(stream, now)
         self.ledger.used(runtime, now)
         self._outgoing.add(Prepare(stream.key, runtime, stream.request))
 
     def _leave(self, stream: Stream, now: float, *, is_stuck: bool, is_dead: bool) -> None:
         """The stream holds nothing of its runtime any more; see what that makes possible."""
-        floor = self.floor(stream.runtime)
+        floor = self.floors.get(stream.runtime)
         if floor is not None:
             floor.on_closed(stream, now, is_stuck=is_stuck)
             self.ledger.used(floor.runtime, now)
@@ -379,9 +357,9 @@ class Workshop:
         if is_stuck or is_dead:
             self._retire(floor, now)
         if is_dead:
-            self._unload(floor.runtime)
+            self.floors.unload(floor.runtime)
         self.seat(floor, [], now)
-        self._unload_if_idle(floor)
+        self.floors.unload_if_idle(floor)
 
     def _retire(self, floor: Floor, now: float) -> None:
         """Give this runtime no more work; stop it when those who run on it have ended."""
@@ -390,7 +368,7 @@ class Workshop:
         for stream in list(floor.streams.values()):
             if stream.phase in ("preparing", "seating"):
                 self._recall(floor, stream, REPLACED, now)
-        self._unload_if_idle(floor)
+        self.floors.unload_if_idle(floor)
 
     def _recall(self, floor: Floor, stream: Stream, failure: Failure, now: float) -> None:
         """Take a stream off a runtime on which nothing of it has started; it waits for the next.
@@ -411,25 +389,16 @@ class Workshop:
 
     def _put_back(self, stream: Stream, now: float, *, is_dead: bool) -> None:
         """Its preparation has been left: wait for the next runtime."""
-        floor = self.floor(stream.runtime)
+        floor = self.floors.get(stream.runtime)
         if floor is not None:
             floor.on_closed(stream, now, is_stuck=False)
             if is_dead:
                 self._retire(floor, now)
-                self._unload(floor.runtime)
+                self.floors.unload(floor.runtime)
         stream.forget_runtime()
         self.begin(stream, now)
         if floor is not None:
-            self._unload_if_idle(floor)
-
-    def _unload_if_idle(self, floor: Floor) -> None:
-        if floor.is_retiring and not floor.streams:
-            self._unload(floor.runtime)
-
-    def _unload(self, runtime: RuntimeId) -> None:
-        if runtime not in self._unloading:
-            self._unloading.add(runtime)
-            self._outgoing.add(Unload(runtime))
+            self.floors.unload_if_idle(floor)
 
 
 def _too_long(count: int, most: int) -> Failure:

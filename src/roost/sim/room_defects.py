@@ -18,21 +18,21 @@ from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
 from roost.node.agent import Agent
 from roost.node.floor import Floor
+from roost.node.floors import Floors
 from roost.node.ledger import RoomSettings
 from roost.node.settings import AgentSettings
-from roost.node.workshop import Workshop
 from roost.sim import fittings
 from roost.sim.fittings import Case
 from roost.sim.play import Parts
 
 
-class _Ruthless(Workshop):
+class _Ruthless(Floors):
     def pinned(self) -> frozenset[RuntimeId]:
         return frozenset()
 
-    def _unload_if_idle(self, floor: Floor) -> None:
+    def unload_if_idle(self, floor: Floor) -> None:
         if floor.is_retiring:
-            self._unload(floor.runtime)
+            self.unload(floor.runtime)
 
 
 class EvictsTheBusy(Agent):
@@ -40,8 +40,7 @@ class EvictsTheBusy(Agent):
 
     def __init__(self, settings: AgentSettings, offers: Sequence[ModelOffer]) -> None:
         super().__init__(settings, offers)
-        self._workshop = _Ruthless(settings, self._desk, self._outgoing)
-        self._workshop.offers = {offer.model: offer for offer in offers}
+        self._workshop.floors = _Ruthless(self._outgoing)
 
 
 def _agent(room: RoomSettings | None = None, **changes: float) -> Parts:

@@ -1,0 +1,78 @@
+"""MACHINE: every runtime that is ready, or was and is on its way out; each is told once to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from roost.core.ids import RuntimeId, TenantId
+from roost.node.desk import Outgoing
+from roost.node.effects import Unload
+from roost.node.floor import Floor
+
+
+class Floors:
+    """Those that go away take no new streams; they stop when the last one has left."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
+        self._floors: dict[RuntimeId, Floor] = {}
+        self._unloading: set[RuntimeId] = set()
+
+    def __iter__(self) -> Iterator[Floor]:
+        """Give them as they are now: whoever asks may change them on the way."""
+        return iter(list(self._floors.values()))
+
+    def __getitem__(self, runtime: RuntimeId) -> Floor:
+        """The floor of a runtime that is ready."""
+        return self._floors[runtime]
+
+    def get(self, runtime: RuntimeId | None) -> Floor | None:
+        """The floor of a runtime, or None where it is not ready."""
+        return self._floors.get(runtime) if runtime is not None else None
+
+    def add(self, floor: Floor) -> None:
+        """A runtime is ready."""
+        self._floors[floor.runtime] = floor
+
+    def remove(self, floor: Floor) -> None:
+        """A runtime has ended, and nobody is on it any more."""
+        del self._floors[floor.runtime]
+
+    def pinned(self) -> frozenset[RuntimeId]:
+        """The runtimes with something to do: who waited for one is on it from its start."""
+        return frozenset(floor.runtime for floor in self._floors.values() if floor.streams)
+
+    def next_tick(self) -> float | None:
+        """When the next one counts as hung."""
+        times = (floor.stalls_at() for floor in self._floors.values())
+        return min((at for at in times if at is not None), default=None)
+
+    def retire(self, floor: Floor) -> None:
+        """Give this one no more work; it stops when nobody is on it."""
+        floor.is_retiring = True
+        self.unload_if_idle(floor)
+
+    def unload_if_idle(self, floor: Floor) -> None:
+        """Stop a runtime that is to go, if nobody is on it any more."""
+        if floor.is_retiring and not floor.streams:
+            self.unload(floor.runtime)
+
+    def unload(self, runtime: RuntimeId) -> None:
+        """Stop a runtime, ready or loading, whoever is on it."""
+        if runtime not in self._unloading:
+            self._unloading.add(runtime)
+            self._outgoing.add(Unload(runtime))
+
+    def on_gone(self, runtime: RuntimeId) -> None:
+        """A runtime has ended: what was told to stop has stopped."""
+        self._unloading.discard(runtime)
+
+    def forget(self, tenant: TenantId) -> None:
+        """Nobody asks for this tenant any more: its content in slots is nobody's."""
+        for floor in self._floors.values():
+            floor.slots.forget(tenant)
+
+    def on_slept(self, slept_s: float, now: float) -> None:
+        """The node did not run for so long: what its runtimes said meanwhile is still unread."""
+        for floor in self._floors.values():
+            floor.on_slept(slept_s, now)
