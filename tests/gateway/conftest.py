@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from roost.core.fence import Life
+from roost.core.ids import ModelId
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.gateway.assemble import Gateway, GatewaySettings, open_gateway
@@ -21,7 +22,7 @@ from roost.gateway.node_link import GatewayLinkSettings
 from roost.store.journal import Journal
 from roost.wire.memory import memory_pair
 from tests.conftest import until
-from tests.gateway.puppet import Puppet, status
+from tests.gateway.puppet import MODEL, Puppet, status
 
 SETTINGS = GatewaySettings(
     name="gateway-under-test",
@@ -48,10 +49,12 @@ class Stage:
         assert self.gateway.front is not None
         return self.gateway.front.port
 
-    def add_node(self, name: str = "n1", slots: int = 2) -> Puppet:
+    def add_node(
+        self, name: str = "n1", slots: int = 2, models: tuple[ModelId, ...] = (MODEL,)
+    ) -> Puppet:
         """Let a puppet join."""
         node_side, gateway_side = memory_pair()
-        puppet = Puppet(name, node_side, status(slots))
+        puppet = Puppet(name, node_side, status(slots, models))
         self.gateway.join(gateway_side)
         self._group.create_task(puppet.run())
         return puppet

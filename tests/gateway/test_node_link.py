@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from roost.core.events import Delta, PrefillProgress, Started
+from roost.core.ids import ModelId, NodeId
 from roost.fleet.relay import RelaySettings
 from roost.wire.heartbeat import LinkSettings
 from tests.conftest import until
-from tests.gateway.conftest import SETTINGS, staged
+from tests.gateway.conftest import SETTINGS, ask, staged
 from tests.gateway.puppet import MODEL
 
 
@@ -60,3 +61,18 @@ async def test_a_silent_stream_says_how_far_its_node_is() -> None:
         await client.reader.readuntil(b'"content":"a"')
         await client.reader.readuntil(b": answering\n")
         node.release(stream)
+
+
+async def test_a_node_is_waited_for_until_it_may_be_given_work() -> None:
+    """Its first report is what counts: after it a request is served, and others' are not its."""
+    async with staged() as stage:
+        reported = stage.gateway.mind.report_of(NodeId("own"))
+        stage.add_node("other")
+        await stage.ready()
+        assert not reported.is_set()
+        own = stage.add_node("own", models=(ModelId("own-model"),))
+        own.on_open = own.answer
+        async with asyncio.timeout(5):
+            await reported.wait()
+        body = {"model": "own-model", "messages": [{"role": "user", "content": "hello"}]}
+        assert (await ask(stage.port, "POST", "/v1/chat/completions", body)).status == 200

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
+import psutil
 import pytest
 from openai import APIError, OpenAI
 
+from tests.children import seen
 from tests.system.conftest import MODEL, Start
 from tests.system.processes import Roost, fetch, gone, wait
 
@@ -52,6 +54,8 @@ class Trio:
         token = start("token", "--json")
         assert token.ends() == 0
         self.token = json.loads(token.output)["token"]
+        self.token_file = token.output_path.with_suffix(".token")
+        self.token_file.write_text(f"{self.token}\n")
         self.nodes: dict[str, Roost] = {}
         for _ in range(2):
             self.add_node()
@@ -60,7 +64,8 @@ class Trio:
         """Start one more node and wait until it has joined."""
         before = {node for node, state in fleet(self.url).items() if state == "alive"}
         node = self.start(
-            *("node", "--join", self.url, "--token", self.token, "--backend", "scripted"),
+            *("node", "--join", self.url, "--token-file", str(self.token_file)),
+            *("--backend", "scripted"),
             *("--ctx", "32768", "--slots", "2", *QUICK, *PINGS),
         )
         node.wait_for("link_up")
@@ -211,6 +216,19 @@ def test_a_restarted_gateway_finds_its_nodes_again(trio: Trio, openai: Client, h
     )
     assert reply.choices[0].message.content == "hello"
     assert json.loads((home / "gateway.json").read_text("utf-8"))["generation"] == 2
+
+
+def test_a_token_in_a_file_is_in_no_list_of_processes(start: Start, tmp_path: Path) -> None:
+    """Neither the node nor anything that it starts has it on its command line."""
+    file = tmp_path / "token"
+    file.write_text("rt-very-secret\n")
+    node = start("node", "--join", "http://127.0.0.1:1", "--token-file", str(file))
+    node.wait_for("link_down")
+    processes = [psutil.Process(node.process.pid), *node.descendants()]
+    lines = seen(processes, lambda one: " ".join(one.cmdline()))
+    assert "roost node" in lines[0]
+    assert not any("secret" in line for line in lines)
+    assert "secret" not in node.output
 
 
 def test_a_wrong_token_ends_the_node_with_a_reason(trio: Trio, start: Start) -> None:

@@ -27,7 +27,10 @@ def script(**what: object) -> str:
 
 def test_the_official_client_chats_completes_and_lists(start: Start, openai: Client) -> None:
     """Every call of the client that this version serves gives what OpenAI's types promise."""
-    client = openai(start(*SCRIPTED).url())
+    url = start(*SCRIPTED).url()
+    # Whoever was told where it serves is served: its own node is there before that is said.
+    fetch(url, "/ready")
+    client = openai(url)
     chat = client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "say it back: naïve 😀"}]
     )

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from roost.gateway.upstream.targets import Target
 
 DESCRIPTION = """\
-Stand in front of nodes that join with `roost node --join URL --token T`, or, with --upstream, of
-any OpenAI-compatible servers: a fixed in-flight limit for each, instant refusal, least in flight
-first. The setting upstream.urls names more of them, and is read again on HUP.
+Stand in front of nodes that join with `roost node --join URL --token-file FILE`, or, with
+--upstream, of any OpenAI-compatible servers: a fixed in-flight limit for each, instant refusal,
+least in flight first. The setting upstream.urls names more of them, and is read again on HUP.
 """
 UPSTREAM_ONLY = ("upstream.", "max_in_flight")
 FLEET_ONLY = (
@@ -102,7 +102,7 @@ async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
         told = gateway_settings(settings, life, identity_settings(settings, stores.home, life))
         journal = open_journal(settings, stores.home)
         gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
-    said = "nodes join with: roost node --join URL --token T"
+    said = "nodes join with: roost node --join URL --token-file FILE"
     return await _live(settings, stores, gateway, lifetime, said)
 
 

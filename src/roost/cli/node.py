@@ -6,6 +6,7 @@ import asyncio
 import random
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -28,29 +29,51 @@ if TYPE_CHECKING:
 LISTENING = ("allowed_hosts", "tls_cert", "tls_key", "insecure_http", "stream.keepalive_s")
 SETTINGS = (
     *(*NODE_SETTINGS, *WORKER_SETTINGS, *LISTENING),
-    *("link.", "drain.", "log_level", "log_format"),
+    *("link.", "drain.", "log_level", "log_format", "token", "token_file"),
 )
 DESCRIPTION = """\
 Join a gateway and serve this machine's models through it. The node dials the gateway's address, so
-it needs no open port of its own; make the token with `roost token` where the gateway runs.
+it needs no open port of its own; make the token with `roost token` where the gateway runs. What
+stands on a command line is in the list of processes: --token-file or ROOST_TOKEN keep the token out
+of it.
 """
+TOKEN_CHARS_MAX = 4096
 
 
 def main(arguments: list[str]) -> int:
     """Run until a signal ends it, or the gateway says that there is no point in trying."""
     parser = options.parser("node", DESCRIPTION, SETTINGS)
     parser.add_argument("--join", required=True, metavar="URL", help="the gateway's address")
-    parser.add_argument("--token", required=True, metavar="T", help="a join token")
     parser.add_argument("--ca-file", default="", help="authorities for the gateway's certificate")
     parsed = parser.parse_args(arguments)
     settings = options.load(parsed).settings
+    token = join_token(settings)
     lifetime = options.start_lifetime(parsed)
     from roost.gateway.loop import run
 
     check_backend(settings)
     _warn_in_the_clear(link_url(parsed.join))
-    address = Address(parsed.join, parsed.token, parsed.ca_file, settings.link_message_max_bytes)
+    address = Address(parsed.join, token, parsed.ca_file, settings.link_message_max_bytes)
     return run(_node(settings, address, lifetime))
+
+
+def join_token(settings: Settings) -> str:
+    """Return the token to join with; raises `bad_request` where there is not exactly one."""
+    if bool(settings.token) == bool(settings.token_file):
+        given = "two are" if settings.token else "none is"
+        message = f"A node needs one of --token-file, ROOST_TOKEN and --token; {given} given."
+        raise fail("bad_request", message)
+    if settings.token:
+        return settings.token
+    try:
+        with Path(settings.token_file).expanduser().open(encoding="utf-8") as file:
+            token = file.read(TOKEN_CHARS_MAX).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = type(error).__name__
+        raise fail("bad_request", f"--token-file: the file cannot be read ({why}).") from None
+    if not token:
+        raise fail("bad_request", "--token-file: the file is empty; `roost token` makes a token.")
+    return token
 
 
 def _warn_in_the_clear(url: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from roost.cli import options
 from roost.cli.banner import banner
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from roost.core.model import Manifest
     from roost.gateway.assemble import Gateway
     from roost.node.loop import NodeLoop
+    from roost.store.home import Held
+
 
 REJOIN_MAX_S = 1.0
 SETTINGS = (*GATEWAY_SETTINGS, *NODE_SETTINGS, *WORKER_SETTINGS)
@@ -34,6 +37,15 @@ Serve every installed model on this machine, or MODEL.gguf where it lies, on one
 clients understand. The default model, or the only one, is loaded at once, others when first asked
 for. Ctrl-C ends everything; TERM lets running answers end first.
 """
+
+
+class Served(NamedTuple):
+    """What serves here, and what the banner says of it."""
+
+    settings: Settings
+    stores: Stores
+    gateway: Gateway
+    models: tuple[Manifest, ...]
 
 
 def main(arguments: list[str]) -> int:
@@ -115,11 +127,13 @@ async def _serve(
                 group.create_task(node.run())
                 if door is not None:
                     group.create_task(door.run())
+                joined = gateway.mind.report_of(identity)
                 beside = group.create_task(_beside(gateway, parts, watching))
                 model = preloaded(settings, models)
                 if model is not None:
                     await node.preload(model)
-                await _live(settings, stores, gateway, lifetime, models)
+                served = Served(settings, stores, gateway, models)
+                await _live(served, joined, lifetime)
                 # The gateway has drained, so nothing runs here that somebody waits for.
                 await node.stop(0.0)
                 beside.cancel()
@@ -150,16 +164,32 @@ async def _stay_joined(gateway: Gateway, node: NodeLoop) -> None:
     await keep_joined(dial, node.serve_link, settings, random.Random(), logs.get())
 
 
-async def _live(
-    settings: Settings,
-    stores: Stores,
-    gateway: Gateway,
-    lifetime: Lifetime,
-    models: tuple[Manifest, ...],
-) -> None:
-    assert gateway.front is not None, "an open gateway listens"
-    url = gateway.front.url + settings.base_path
-    with stores.home.record_instance(url):
-        print(banner(url, models, keys_exist=stores.keys.any_keys()), flush=True)
+async def _live(served: Served, joined: asyncio.Event, lifetime: Lifetime) -> None:
+    """Serve until the end is asked for.
+
+    People and client verbs are told where when this process's own node has joined, and not when
+    it listens: a request in between would find nobody.
+    """
+    with ExitStack() as told:
+        if await _joins(joined, lifetime):
+            told.enter_context(_tell(served))
         await lifetime.wait()
-        await lifetime.wind_down(gateway.drain)
+        await lifetime.wind_down(served.gateway.drain)
+
+
+async def _joins(joined: asyncio.Event, lifetime: Lifetime) -> bool:
+    """Wait for the node, or for a signal that makes it needless."""
+    async with asyncio.TaskGroup() as group:
+        ready, asked = group.create_task(joined.wait()), group.create_task(lifetime.wait())
+        await asyncio.wait((ready, asked), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        asked.cancel()
+    return joined.is_set()
+
+
+def _tell(served: Served) -> Held:
+    assert served.gateway.front is not None, "an open gateway listens"
+    url = served.gateway.front.url + served.settings.base_path
+    held = served.stores.home.record_instance(url)
+    print(banner(url, served.models, keys_exist=served.stores.keys.any_keys()), flush=True)
+    return held

@@ -199,6 +199,16 @@ TABLE: tuple[Setting, ...] = (
     _seconds("upstream.idle_s", 120, "Silence on an answer after which the server has failed."),
     Setting("hub.endpoint", "", "", "Where hf: models come from; empty is the public hub."),
     Setting("hub.token", "", "", "Sent to the hub alone, for models that need one.", secret=True),
+    Setting(
+        *(
+            "token",
+            "",
+            "",
+            "A join token, for `roost node`; as a flag, everybody here can read it.",
+        ),
+        secret=True,
+    ),
+    Setting("token_file", "", "", "A file that holds the join token and nothing else."),
     Setting("url", "", "", "For verbs that ask a gateway; empty is the one that runs here."),
     Setting("api_key", "", "", "For verbs that ask a gateway.", secret=True),
 )
@@ -355,5 +365,7 @@ class Settings(NamedTuple):
     upstream_idle_s: float
     hub_endpoint: str
     hub_token: str
+    token: str
+    token_file: str
     url: str
     api_key: str

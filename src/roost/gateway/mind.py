@@ -46,6 +46,7 @@ class Mind:
         self._gaps = metrics("roost_inter_token_seconds")
         self._writes = metrics("roost_write_seconds")
         self._effects: deque[Effect] = deque()
+        self._awaited: dict[NodeId, asyncio.Event] = {}
         self._patient: dict[tuple[RequestId, int], tuple[asyncio.TimerHandle, Freed]] = {}
         self._performing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -170,6 +171,15 @@ class Mind:
         for runtime in link.new_runtimes(message.status.runtimes):
             self.metrics("roost_runtime_load_seconds", runtime.model).observe(runtime.load_s or 0.0)
         self._feed(self.coordinator.on_node_status(link.node, message.seq, message.status, now))
+        if link.node in self._awaited:
+            self._awaited.pop(link.node).set()
+
+    def report_of(self, node: NodeId) -> asyncio.Event:
+        """Give what is set with this node's next report: from then on it may be given work.
+
+        Its handshake is not enough for that: what it can do is told after it.
+        """
+        return self._awaited.setdefault(node, asyncio.Event())
 
     def node_heard(self, link: NodeLink) -> None:
         """Something has come from a node: it lives."""

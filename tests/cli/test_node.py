@@ -1,0 +1,52 @@
+"""`roost node` and its token: from a file, from the environment, or from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roost.cli.main import run
+from roost.cli.node import join_token
+from roost.config import Machine, Settings, load
+
+TOKEN = "rt-abc"
+
+
+def settings(environ: dict[str, str], **flags: str) -> Settings:
+    """Settings from these sources."""
+    return load(environ, flags, "", Machine(4, "/srv/roost")).settings
+
+
+def test_a_token_comes_from_one_of_three_places(tmp_path: Path) -> None:
+    """A file may end in a line feed, as editors and `roost token > FILE` leave it."""
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert join_token(settings({"ROOST_TOKEN": TOKEN})) == TOKEN
+    assert join_token(settings({"ROOST_TOKEN_FILE": str(file)})) == TOKEN
+    assert join_token(settings({}, token_file=str(file))) == TOKEN
+    assert join_token(settings({"ROOST_TOKEN": "another"}, token=TOKEN)) == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ((), "none is given"),
+        (("--token", TOKEN, "--token-file", "x"), "two are given"),
+        (("--token-file", "nothing-here"), "cannot be read (FileNotFoundError)"),
+        (("--token-file", "empty"), "the file is empty"),
+        (("--token-file", "binary"), "cannot be read (UnicodeDecodeError)"),
+    ],
+)
+def test_a_node_without_one_token_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str
+) -> None:
+    """Exit code 2, and a line that names the ways there are."""
+    (tmp_path / "empty").write_text(" \n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    there = [str(tmp_path / flag) if flag in {"empty", "binary"} else flag for flag in flags]
+    arguments = ("node", "--join", "http://127.0.0.1:1", "--home", str(tmp_path))
+    assert run([*arguments, *there]) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert TOKEN not in told
