@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import partial
 
 from roost.errors import Failure
 from roost.gateway.front import heads
 from roost.gateway.front.bridge import Bridge, scope_of
-from roost.gateway.front.defects import failure_of, parse_failure, report
+from roost.gateway.front.defects import parse_failure, report
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.heads import Head
 from roost.gateway.front.receipt import Phase, Receipt, Stall
@@ -30,11 +29,8 @@ from roost.gateway.front.refusals import (
 )
 from roost.gateway.front.rendering import (
     Errors,
-    failure_headers,
-    head_bytes,
-    id_lines,
 )
-from roost.gateway.front.shared import Early, Match, Shared
+from roost.gateway.front.shared import Shared
 from roost.gateway.front.uvicorn_base import HttpToolsProtocol, get_local_addr, get_remote_addr
 from roost.gateway.http1 import (
     HttpParserError,
@@ -262,27 +258,10 @@ class FrontProtocol(HttpToolsProtocol):
 
     def _take(self, exchange: Exchange) -> None:
         exchange.keep_alive = exchange.head.version == "1.1" and self.parser.should_keep_alive()
-        answer = self._match(exchange)
-        exchange.early = answer is None or isinstance(answer, Early | Failure)
-        if isinstance(answer, Failure):
-            exchange.handler = partial(Exchange.fail, failure=answer)
-        elif isinstance(answer, Early):
-            exchange.handler = answer.handler
-        else:
-            exchange.handler = answer or self._run_asgi
+        exchange.handler, exchange.early = self.shared.who_answers(exchange, self._run_asgi)
         self._receiving = exchange
         self._waiting.append(exchange)
         self._advance()
-
-    def _match(self, exchange: Exchange) -> Match:
-        if self.shared.draining:
-            exchange.keep_alive = False
-            return DRAINING
-        direct = self.shared.direct
-        try:
-            return direct.match(exchange) if direct is not None else None
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-            return failure_of(error, exchange.request_id)
 
     def _advance(self) -> None:
         """Answer what waits, in order; a reply made on the spot must not recurse into the next."""
@@ -358,12 +337,7 @@ class FrontProtocol(HttpToolsProtocol):
     def _send_refusal(self, failure: Failure | None) -> None:
         self._refused = None
         if failure is not None:
-            request_id = self.shared.ids()
-            status, body = self.shared.errors(failure, heads.path_of(self.url)[0], request_id)
-            length = (b"content-length", b"%d" % len(body))
-            lines = [*failure_headers(failure), length, (b"connection", b"close")]
-            common = id_lines(request_id) + self.shared.common
-            self.put(head_bytes(status, lines, common) + body)
+            self.put(self.shared.last_reply(failure, heads.path_of(self.url)[0]))
         self._close_gently(unread=True)
 
     def _abort(self) -> None:

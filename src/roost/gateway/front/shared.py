@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -13,9 +14,11 @@ from roost.dialects.openai_errors import error_body as openai_error
 from roost.errors import Failure
 from roost.gateway.front.asgi import App
 from roost.gateway.front.bodies import Bodies
+from roost.gateway.front.defects import failure_of
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.limits import FrontLimits
-from roost.gateway.front.rendering import Errors
+from roost.gateway.front.refusals import DRAINING
+from roost.gateway.front.rendering import Errors, failure_headers, head_bytes, id_lines
 from roost.gateway.front.uvicorn_base import Config, ServerState
 from roost.gateway.request_ids import RequestIds
 from roost.gateway.tasks import Tasks
@@ -97,3 +100,33 @@ class Shared:
 
     def __post_init__(self) -> None:
         self.bodies = Bodies(self.limits.bodies_max_bytes)
+
+    def who_answers(self, exchange: Exchange, otherwise: Handler) -> tuple[Handler, bool]:
+        """Say who answers, `otherwise` where no route does, and whether without the body."""
+        answer = self._match(exchange)
+        match answer:
+            case None:
+                return otherwise, True
+            case Failure():
+                return partial(Exchange.fail, failure=answer), True
+            case Early(handler):
+                return handler, True
+            case _:
+                return answer, False
+
+    def _match(self, exchange: Exchange) -> Match:
+        if self.draining:
+            exchange.keep_alive = False
+            return DRAINING
+        try:
+            return self.direct.match(exchange) if self.direct is not None else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            return failure_of(error, exchange.request_id)
+
+    def last_reply(self, failure: Failure, path: bytes) -> bytes:
+        """Render a failure that no exchange is for: the connection ends with it."""
+        request_id = self.ids()
+        status, body = self.errors(failure, path, request_id)
+        length = (b"content-length", b"%d" % len(body))
+        lines = [*failure_headers(failure), length, (b"connection", b"close")]
+        return head_bytes(status, lines, id_lines(request_id) + self.common) + body
