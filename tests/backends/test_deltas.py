@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.backends.deltas import Deltas, TokenDeltas
+from roost.backends.deltas import Deltas
 from roost.core.events import Delta, TokenChoice, TokenLogprob
 
 
@@ -91,7 +91,7 @@ def test_text_is_what_stands_before_the_first_stop(
         assert text.startswith(told)
 
 
-def by_token(deltas: TokenDeltas, pieces: list[str], first: int = 0) -> list[Delta]:
+def by_token(deltas: Deltas, pieces: list[str], first: int = 0) -> list[Delta]:
     """Push one token for each piece, numbered, until a stop string ends it."""
     out = []
     for number, piece in enumerate(pieces, start=first):
@@ -103,19 +103,19 @@ def by_token(deltas: TokenDeltas, pieces: list[str], first: int = 0) -> list[Del
 
 def test_tokens_are_never_split() -> None:
     """A token goes out when all of its text may, a half character with the rest of it."""
-    deltas = TokenDeltas(("bc",))
+    deltas = Deltas(("bc",), by_token=True)
     assert by_token(deltas, ["a", "xb", "", "漢"]) == [
         Delta("a", 1, (choice("a"),), (0,)),
         Delta("xb漢", 3, (choice("xb"), choice(""), choice("漢")), (1, 2, 3)),
     ]
     assert deltas.push("", 1, (), (9,)) is None
     assert deltas.finish() == Delta("", 1)
-    assert TokenDeltas(()).finish() is None
+    assert Deltas((), by_token=True).finish() is None
 
 
 def test_text_before_a_stop_comes_out_at_the_end() -> None:
     """Also that of a token which the stop string begins in; its id is nobody's business then."""
-    deltas = TokenDeltas(("bc",))
+    deltas = Deltas(("bc",), by_token=True)
     assert by_token(deltas, ["a", "xb", "c"]) == [Delta("a", 1, (choice("a"),), (0,))]
     assert deltas.finish() == Delta("x", 2)
     assert deltas.stop_text == "bc"
@@ -126,16 +126,16 @@ def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(
     pieces: list[str], stops: tuple[str, ...], data: st.DataObject
 ) -> None:
     """Cut anywhere, and begun anew behind the last id that is out: the same text, stop and ids."""
-    whole = TokenDeltas(stops)
+    whole = Deltas(stops, by_token=True)
     expected = [*by_token(whole, pieces), whole.finish()]
     cut = data.draw(st.integers(0, len(pieces)))
-    first = TokenDeltas(stops)
+    first = Deltas(stops, by_token=True)
     out = by_token(first, pieces[:cut])
     if first.stop_text is None:
         told = first.cut()
         assert told == sum(delta.tokens for delta in out)
         assert [i for delta in out for i in delta.ids] == list(range(told))
-        second = TokenDeltas(stops)
+        second = Deltas(stops, by_token=True)
         out += by_token(second, pieces[told:], told)
         out += [rest] if (rest := second.finish()) else []
         assert second.stop_text == whole.stop_text
@@ -147,7 +147,7 @@ def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(
 @given(PIECES, STOPS)
 def test_by_token_the_text_is_the_same(pieces: list[str], stops: tuple[str, ...]) -> None:
     """Only where deltas end is different."""
-    plain, whole = Deltas(stops), TokenDeltas(stops)
+    plain, whole = Deltas(stops), Deltas(stops, by_token=True)
     one = run(plain, pieces)
     other = [*by_token(whole, pieces), whole.finish()]
     assert "".join(d.text for d in one) == "".join(d.text for d in other if d)

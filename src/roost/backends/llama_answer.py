@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.backends.deltas import Deltas, TokenDeltas
+from roost.backends.deltas import Deltas
 from roost.core.events import (
     Failed,
     Finished,
@@ -101,8 +101,8 @@ class Answer:
         self._steps = steps
         self._top = request.top_logprobs
         self._waiting: _Said | None = None
-        self._by_token = TokenDeltas(request.stop) if request.return_tokens else None
-        self._deltas = self._by_token or Deltas(request.stop)
+        self._by_token = request.return_tokens
+        self._deltas = Deltas(request.stop, by_token=request.return_tokens)
 
     def on_data(self, data: bytes) -> list[StreamEvent]:
         """Take the data of one server-sent event."""
@@ -148,7 +148,7 @@ class Answer:
         self.over = True
         if self._by_token and failure.reason == "runtime_died":
             # What is held stays in: whoever goes on says it again.
-            usage = msgspec.structs.replace(self._usage(), completion_tokens=self._by_token.cut())
+            usage = msgspec.structs.replace(self._usage(), completion_tokens=self._deltas.cut())
             return [Failed(failure, usage)]
         rest = self._deltas.finish() if self._cached is not None else None
         return [*([rest] if rest else []), Failed(failure, self._usage())]

@@ -24,7 +24,7 @@ import msgspec
 
 from roost.backends import checks
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
-from roost.backends.deltas import Deltas, TokenDeltas
+from roost.backends.deltas import Deltas
 from roost.backends.llama_places import remove_folder
 from roost.backends.scripted_states import ScriptedStates
 from roost.core.events import (
@@ -240,9 +240,8 @@ class _Run:
         self._cached = min(_common(held, prepared.tokens), len(prepared.tokens) - 1)
         self.cells = prepared.tokens[: self._cached]
         self._utf8 = Utf8Decoder()
-        stops = prepared.request.stop
-        self._by_token = TokenDeltas(stops) if prepared.request.return_tokens else None
-        self._deltas = self._by_token or Deltas(stops)
+        self._by_token = prepared.request.return_tokens
+        self._deltas = Deltas(prepared.request.stop, by_token=self._by_token)
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Prefill, then speak; whatever goes wrong becomes the stream's last event."""
@@ -277,13 +276,13 @@ class _Run:
     def _say(self, piece: bytes) -> Delta | None:
         data = piece[: self._prepared.limit - self._deltas.tokens]
         self.cells += tuple(data)
-        if self._by_token is None:
+        if not self._by_token:
             return self._deltas.push(self._utf8.push(data), len(data))
         said = Delta("", 0)
         for byte in data:
             text = self._utf8.push(bytes((byte,)))
-            said = merge_deltas(said, self._by_token.push(text, 1, ids=(byte,)) or Delta("", 0))
-            if self._by_token.stop_text is not None:
+            said = merge_deltas(said, self._deltas.push(text, 1, ids=(byte,)) or Delta("", 0))
+            if self._deltas.stop_text is not None:
                 break
         return said if said.tokens else None
 
@@ -328,8 +327,8 @@ class _Run:
     def _spent(self) -> Usage:
         """What was told; of an answer that may be gone on with, the rest is not spent."""
         usage = self._usage()
-        if self._by_token is not None:
-            usage = msgspec.structs.replace(usage, completion_tokens=self._by_token.cut())
+        if self._by_token:
+            usage = msgspec.structs.replace(usage, completion_tokens=self._deltas.cut())
         return usage
 
     def _usage(self) -> Usage:
