@@ -144,6 +144,43 @@ def test_only_what_is_at_rest_can_be_forgotten() -> None:
     assert talks.on_forgotten(B)
 
 
+def test_work_takes_a_conversation_like_a_turn_and_only_an_idle_one() -> None:
+    """Nobody talks meanwhile: a turn that comes waits, and begins when the work has ended."""
+    talks = Conversations(ConversationSettings())
+    smaller = Pin(PIN.node, PIN.model, 7)
+    assert not talks.on_work(A, R4)
+    talks.on_turn(A, R1, 0.0)
+    assert not talks.on_work(A, R4)
+    talks.on_ended(R1, PIN, 1.0)
+    assert talks.on_work(A, R4)
+    assert talks.state(A) == "active"
+    assert not talks.on_work(A, R3)
+    assert not talks.on_forgotten(A)
+    assert talks.on_turn(A, R2, 2.0) == []
+    assert talks.on_ended(R4, smaller, 3.0) == [Begin(A, R2)]
+    assert talks.pin(A) == smaller
+
+
+def test_the_largest_are_found_and_all_are_counted() -> None:
+    """KV is counted by model as pins change and end; only idle conversations are offered."""
+    talks = Conversations(ConversationSettings(idle_ttl_s=300.0))
+    other = ModelId("m2")
+    pins = {A: Pin(PIN.node, PIN.model, 40), B: Pin(PIN.node, PIN.model, 60)}
+    for number, key in enumerate((A, B, C)):
+        talks.on_turn(key, RequestId(f"x{number}"), 0.0)
+        pin = pins.get(key, Pin(PIN.node, other, 50))
+        talks.on_ended(RequestId(f"x{number}"), pin, float(number))
+    assert talks.held() == {PIN.model: 100, other: 50}
+    assert talks.largest(2) == [B, C]
+    assert talks.largest(9) == [B, C, A]
+    talks.on_turn(B, R1, 5.0)
+    assert talks.largest(9) == [C, A]
+    talks.on_ended(R1, Pin(PIN.node, PIN.model, 10), 6.0)
+    assert talks.held() == {PIN.model: 50, other: 50}
+    talks.on_tick(302.5)
+    assert talks.held() == {PIN.model: 10, other: 0}
+
+
 def test_names_of_two_tenants_are_two_conversations() -> None:
     """Keys are bound to the tenant, and parts cannot be shifted between tenant and name."""
     keys = {
@@ -198,6 +235,15 @@ class ConversationMachine(RuleBasedStateMachine):
             assert out == []
             line.append((request, self.now))
 
+    @rule(key=st.sampled_from([A, B, C, ConversationKey(b"d"), ConversationKey(b"e")]))
+    def work(self, key: ConversationKey) -> None:
+        """Somebody works on a conversation: exactly if it is idle, and as if it were a turn."""
+        self.count += 1
+        job = RequestId(f"r{self.count}")
+        assert self.talks.on_work(key, job) == (key in self.idle)
+        if self.idle.pop(key, None) is not None:
+            self.lines[key] = [(job, self.now)]
+
     @precondition(lambda self: self.lines)
     @rule(data=st.data(), pinned=st.booleans())
     def end(self, data: st.DataObject, pinned: bool) -> None:
@@ -249,6 +295,11 @@ class ConversationMachine(RuleBasedStateMachine):
             assert self.talks.state(key) == "active"
         for key in (*self.lines, *self.idle):
             assert self.talks.pin(key) == self.pins.get(key)
+        known = (self.pins.get(key) for key in (*self.lines, *self.idle))
+        held = sum(pin.tokens for pin in known if pin is not None)
+        assert sum(self.talks.held().values()) == held
+        idle = [key for key in self.idle if key in self.pins]
+        assert set(self.talks.largest(MOST)) == set(idle)
         due = self.talks.next_tick()
         assert due is None or due <= self.now + IDLE_TTL_S
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from roost.core.compacted import Compacted
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
 from roost.core.request import Message, Terms
@@ -140,3 +141,18 @@ def test_a_required_home_that_drains_is_a_refusal_and_not_a_wait() -> None:
     fleet.machine.on_drain_node(A, fleet.now)
     effects = ask(fleet, "r1", "x", pin=Pin(A, MODEL), require=True, has_past=True)
     assert refusal(effects) == "session_gone"
+
+
+def test_a_compacted_past_stays_home_and_is_told_as_a_move() -> None:
+    """The node is the same where it can be; nothing is called warm or lost, and a receipt tells."""
+    fleet = Fleet()
+    fleet.join(*NAMES)
+    made = Compacted("proactive", 900)
+    sent = serve(fleet, "r1", "shorter", pin=Pin(B, MODEL, 0), compacted=made)
+    assert (sent.node, sent.placement, sent.why) == (B, "moved", "compacted")
+    assert sent.home_tokens == 0
+    receipt = fleet.machine.receipt(RequestId("r1"), fleet.now)
+    assert receipt is not None
+    assert receipt.compacted == made
+    assert (receipt.attempts[0].placement, receipt.attempts[0].lost_tokens) == ("moved", 0)
+    assert serve(fleet, "r2", "shorter").placement == "warm"

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from roost.core.compacted import Compacted
 from roost.core.ids import ModelId, RequestId, TenantId
 from roost.core.pin import Pin
 
@@ -109,6 +110,7 @@ class Terms(msgspec.Struct, frozen=True):
     `pin` is where the conversation's KV was by somebody's word; None where nobody has one. `alias`
     is a hash that requests of one conversation probably share, empty without one. With `require`
     the KV has to be there: a request that `has_past` of its own is refused where it is not known.
+    `compacted` says that its past is shorter than the one whose KV there may be.
     """
 
     request_id: RequestId
@@ -125,3 +127,4 @@ class Terms(msgspec.Struct, frozen=True):
     alias: bytes = b""
     require: bool = False
     has_past: bool = False
+    compacted: Compacted | None = None

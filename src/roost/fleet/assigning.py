@@ -118,6 +118,9 @@ class Assigner:
         call.setback = None
         if call.said is not None and not call.resumes_at:
             call.digest = books.registry.digest(choice.node, call.model)
+        if call.terms.compacted is not None:
+            # Whatever its KV was, it is that of another past; nothing of it was to be found again.
+            choice = msgspec.structs.replace(choice, placement="moved", why="compacted")
         why = "runtime_back" if choice.node in call.resting else choice.why
         prefill = ask.prompt_tokens - (ask.cached_tokens if choice.placement == "warm" else 0)
         tokens = prospects.need_tokens(call, chosen)
@@ -125,8 +128,9 @@ class Assigner:
         books.leases.take(call.id, call.attempt, choice.node, call.model, share)
         predicted_s = prospects.predicted_s(ask, chosen)
         attempt = Attempt(call.attempt, choice, why, now, predicted_s, resumes_at=call.resumes_at)
-        # What a loss in mid-answer costs is told by its replays.
-        attempt.home_tokens = 0 if call.resumes_at else ask.sure_tokens
+        # What a loss in mid-answer costs is told by its replays, what compaction does by itself.
+        told_otherwise = call.resumes_at or call.terms.compacted is not None
+        attempt.home_tokens = 0 if told_otherwise else ask.sure_tokens
         call.trail.append(attempt)
         prospects.board.picked(choice.node, call.model)
         books.counts["dispatched"] += 1

@@ -5,20 +5,24 @@
                        └────────── turn ────────────┘
 
 A turn runs or waits; of one conversation at most one runs, and those that wait go in the order in
-which they came. A conversation is idle from the end of its last turn: one whose answer takes an
-hour is not. What was said is not here but in the store, and outlives what is here.
+which they came. Work in the background takes a conversation like a turn, but only one that is idle:
+turns that come meanwhile wait for it. A conversation is idle from the end of its last turn: one
+whose answer takes an hour is not. What was said is not here but in the store, and outlives what is
+here.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from heapq import nlargest
 from typing import Literal
 
 import msgspec
 
-from roost.core.ids import ConversationKey, RequestId, TenantId
+from roost.core.ids import ConversationKey, ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
 from roost.errors import Failure
 from roost.fleet.conversation_effects import Begin, ConversationEffect, Gone, Refuse
@@ -83,6 +87,7 @@ class Conversations:
         self._idle: OrderedDict[ConversationKey, _Talk] = OrderedDict()
         self._keys: dict[RequestId, ConversationKey] = {}
         self._patience: Deadlines[RequestId] = Deadlines()
+        self._held: Counter[ModelId] = Counter()
 
     def state(self, key: ConversationKey) -> State:
         """Whether a conversation has a turn, has had one lately, or is not known here."""
@@ -100,6 +105,19 @@ class Conversations:
         # Whoever is active has exactly one turn that runs.
         waiting = len(self._keys) - len(self._active)
         return ConversationCounts(len(self._active), len(self._idle), waiting)
+
+    def held(self) -> Mapping[ModelId, int]:
+        """How many tokens of KV the conversations known here should have, by model."""
+        return self._held
+
+    def largest(self, count: int) -> list[ConversationKey]:
+        """Of those that nobody talks in, the ones with the most KV."""
+        pinned = ((t.pin.tokens, key) for key, t in self._idle.items() if t.pin is not None)
+        return [key for _, key in nlargest(count, pinned)]
+
+    def on_node(self, node: NodeId) -> list[ConversationKey]:
+        """Of those that nobody talks in, the ones whose KV is on this node."""
+        return [key for key, t in self._idle.items() if t.pin is not None and t.pin.node == node]
 
     def on_turn(
         self, key: ConversationKey, request: RequestId, now: float
@@ -120,11 +138,25 @@ class Conversations:
         self._keys[request] = key
         return [*out, self._begin(talk, key, request)]
 
+    def on_work(self, key: ConversationKey, job: RequestId) -> bool:
+        """Somebody wants to work on a conversation; False, unless it is known and idle.
+
+        The work ends as a turn does, by `on_ended`, and counts as one for the time it is idle.
+        """
+        assert job not in self._keys, "a piece of work begins once"
+        talk = self._idle.pop(key, None)
+        if talk is None:
+            return False
+        self._active[key] = talk
+        self._keys[job] = key
+        talk.running = job
+        return True
+
     def on_recalled(self, key: ConversationKey, pin: Pin, idle_s: float) -> None:
         """The store knows a pin of a conversation that is new here, from `idle_s` ago."""
         talk = self._active.get(key)
         if talk is not None and talk.turns <= 1 and talk.pin is None:
-            talk.pin = pin if idle_s < self._settings.idle_ttl_s else None
+            self._pin(talk, pin if idle_s < self._settings.idle_ttl_s else None)
 
     def on_ended(self, request: RequestId, pin: Pin | None, now: float) -> list[ConversationEffect]:
         """A turn is over, however it ended, also while it waited; `pin` None changes no pin."""
@@ -139,9 +171,10 @@ class Conversations:
             return []
         talk.running = None
         talk.active_s = now
-        talk.pin = pin or talk.pin
+        self._pin(talk, pin or talk.pin)
         if now >= talk.began_s + self._settings.lifetime_s:
-            talk.began_s, talk.pin = now, None
+            talk.began_s = now
+            self._pin(talk, None)
         if talk.waiting:
             following = talk.waiting.popleft()
             self._patience.drop(following)
@@ -153,7 +186,9 @@ class Conversations:
 
     def on_forgotten(self, key: ConversationKey) -> bool:
         """Somebody wants a conversation to be gone; False while a turn of it runs or waits."""
-        self._idle.pop(key, None)
+        talk = self._idle.pop(key, None)
+        if talk is not None:
+            self._pin(talk, None)
         return key not in self._active
 
     def on_tick(self, now: float) -> list[ConversationEffect]:
@@ -172,6 +207,14 @@ class Conversations:
         if self._idle:
             due.append(next(iter(self._idle.values())).active_s + self._settings.idle_ttl_s)
         return min((when for when in due if when is not None), default=None)
+
+    def _pin(self, talk: _Talk, pin: Pin | None) -> None:
+        """Change where a conversation's KV is, and how much there is of it in all."""
+        if talk.pin is not None:
+            self._held[talk.pin.model] -= talk.pin.tokens
+        if pin is not None:
+            self._held[pin.model] += pin.tokens
+        talk.pin = pin
 
     def _begin(self, talk: _Talk, key: ConversationKey, request: RequestId) -> Begin:
         talk.running = request
@@ -198,12 +241,14 @@ class Conversations:
             if now < talk.active_s + self._settings.idle_ttl_s:
                 break
             del self._idle[key]
+            self._pin(talk, None)
             out.append(Gone(key, "idle"))
         return out
 
     def _make_room(self) -> list[ConversationEffect]:
         if self._idle and len(self._active) + len(self._idle) >= self._settings.most:
-            key, _ = self._idle.popitem(last=False)
+            key, talk = self._idle.popitem(last=False)
+            self._pin(talk, None)
             return [Gone(key, "crowded")]
         return []
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 
 import msgspec
 
+from roost.core.compacted import Compacted
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import ServiceClass
 from roost.fleet.calls import Attempt, Call, Stopped
@@ -72,6 +73,7 @@ class Receipt(msgspec.Struct, frozen=True):
     stopped: Stopped | None = None
     dropped: int = 0
     ending: Outcome | None = None
+    compacted: Compacted | None = None
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -157,6 +159,7 @@ def receipt_of(call: Call, outcome: str, now: float) -> Receipt:
         attempts=tuple(_view(one, call) for one in call.trail),
         stopped=call.stopped,
         dropped=call.dropped,
+        compacted=call.terms.compacted,
     )
 
 

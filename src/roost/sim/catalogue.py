@@ -15,6 +15,7 @@ from roost.sim import (
     losses,
     mutants,
     room_defects,
+    short_defects,
     talk_defects,
 )
 from roost.sim.fittings import Case
@@ -203,6 +204,7 @@ _CASES: tuple[Case, ...] = (
     *aside_defects.CASES,
     *home_defects.CASES,
     *room_defects.CASES,
+    *short_defects.CASES,
 )
 
 SEEDS = {
@@ -216,6 +218,9 @@ SEEDS = {
     "cut answers forgotten": 4,
     "replay told before it is one": 7,
     "what is required computed anew": 3,
+    "compacted without the lock": 6,
+    "failed summaries fatal": 2,
+    "answers not counted": 2,
 }
 """Seeds of those that the first one does not show."""
 CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in _CASES)

@@ -91,7 +91,9 @@ def _begun_in(trace: Trace, since_s: float, until_s: float) -> bool:
 def better_classes_first(history: History) -> Iterator[str]:
     """Interactive work is not passed over by more bulk work than its share of places."""
     for trace in history.traces.values():
-        if trace.class_ != "interactive":
+        # A turn whose time had not come was not in this line.
+        in_line = trace.conversation is None or trace.past
+        if trace.class_ != "interactive" or not in_line:
             continue
         since_s, until_s = _waited(history, trace)
         begun = [o for o in history.traces.values() if _begun_in(o, since_s, until_s)]

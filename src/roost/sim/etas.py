@@ -13,7 +13,7 @@ import msgspec
 from roost.fleet.effects import Effect, Waiting
 from roost.sim.front import Front
 from roost.sim.ledger import Ledger
-from roost.sim.lines import FrontParts
+from roost.sim.parts import FrontParts
 from roost.sim.play import Parts, Stage
 from roost.sim.policies import EQUAL, UNEQUAL, percentile
 from roost.sim.scenario import Machines, Scenario, Traffic

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from roost.core.snapshots import ModelOffer
+from roost.fleet.compaction import Compaction
 from roost.fleet.conversations import Conversations
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.relay import Relay
@@ -16,7 +17,7 @@ from roost.fleet.settings import FleetSettings
 from roost.node.agent import Agent
 from roost.node.settings import AgentSettings
 from roost.sim.front import Front
-from roost.sim.lines import RelayMaker
+from roost.sim.parts import RelayMaker
 from roost.sim.play import Parts
 from roost.sim.talks import Talks
 
@@ -55,6 +56,11 @@ def _relay(kind: type[Relay]) -> RelayMaker:
 def registry(kind: type[Conversations]) -> Parts:
     """Production parts but for the registry of conversations."""
     return Parts(registry=kind)
+
+
+def compaction(kind: type[Compaction]) -> Parts:
+    """Production parts but for who makes pasts shorter."""
+    return Parts(compaction=kind)
 
 
 def talks(kind: type[Talks]) -> Parts:

@@ -7,7 +7,7 @@ belongs. What it sees on the way it notes in the history.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -31,7 +31,8 @@ from roost.fleet.effects import (
 from roost.fleet.relay import Relay
 from roost.fleet.said import Said
 from roost.sim.ledger import Ledger
-from roost.sim.lines import FrontParts, Line, Reader, Turn, line_of, wish_of
+from roost.sim.lines import Line, Reader, Turn, line_of, wish_of
+from roost.sim.parts import FrontParts
 from roost.sim.patience import Patience
 from roost.sim.switchboard import AboutStream, Switchboard
 from roost.sim.world import Alarm, Process, World
@@ -60,7 +61,7 @@ class Front:
         self._ledger = ledger
         self.links = Switchboard(self.process, ledger, self)
         self._alarm = Alarm(self.process, self._tick)
-        self.talks = parts.talks(self.process, parts.registry, ledger, self)
+        self.talks = parts.talks(self.process, parts.talk_parts, ledger, self)
         self._due: deque[Effect] = deque()
         self._performing = False
         self._patience = Patience(self.process, self.coordinator)
@@ -88,13 +89,8 @@ class Front:
         self.talks.come(key, request, terms)
 
     def _expect(self, request: GenerateRequest, terms: Terms, reader: Reader, relay: Relay) -> None:
-        turn = Turn(
-            request,
-            terms,
-            relay,
-            reader,
-            Alarm(self.process, partial(self._relay_tick, terms.request_id)),
-        )
+        alarm = Alarm(self.process, partial(self._relay_tick, terms.request_id))
+        turn = Turn(request, terms, relay, reader, alarm)
         self.turns[terms.request_id] = turn
         turn.alarm.set(relay.next_tick())
 
@@ -111,6 +107,10 @@ class Front:
         """A turn is not served, and the coordinator has not heard of it."""
         turn = self.turns[request]
         self._relayed(turn, turn.relay.on_answer(failure, self._world.now))
+
+    def when_free(self, request: RequestId, done: Callable[[], None]) -> None:
+        """Call `done` when the place of a request's last attempt is free, or at once."""
+        self._patience.wait(request, self.turns[request].attempt, done)
 
     def sealed(self, request: RequestId) -> None:
         """What was said in a turn is kept."""
@@ -134,6 +134,8 @@ class Front:
         tell = self.coordinator.on_drain_node if parked else self.coordinator.on_undrain_node
         self._ledger.park(node, parked=parked)
         self._feed(tell(node, self._world.now))
+        if parked:
+            self.talks.leave(node)
 
     def drain(self) -> None:
         """Take nothing new."""
@@ -277,7 +279,7 @@ class Front:
                 self._withdraw(effect)
             case Answer():
                 turn = self.turns.get(effect.request)
-                if turn is not None:
+                if turn is not None and not self.talks.rescued(effect.request, effect.failure):
                     if effect.failure.reason == "node_lost":
                         self._ledger.lost(effect.request)
                     self._relayed(turn, turn.relay.on_answer(effect.failure, self._world.now))

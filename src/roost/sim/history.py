@@ -13,8 +13,10 @@ from roost.core.events import Usage
 from roost.core.fence import Fence
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, SessionId
 from roost.errors import Failure
+from roost.fleet.compacting import CompactionSettings
 from roost.fleet.effects import Placement
 
+NO_COMPACTION = CompactionSettings(summariser="off")
 Ending = Literal["complete", "rejected", "broken", "client_gone", "write_timeout"]
 
 
@@ -76,7 +78,8 @@ class Trace:
     A turn of a named `conversation` came at `came_s` with the words `asked`, began at `began_s` and
     was given `past`, its own words last; `reached` is what its client's socket took of the answer,
     `told_unkept` that its end was told before it was `kept`. `dropped` counts pieces of text,
-    `marks` those between which somebody else went on.
+    `marks` those between which somebody else went on. The gateway's `own` are asked by no client.
+    Of all summaries there were so many when its past was put together.
     """
 
     request: RequestId
@@ -118,6 +121,24 @@ class Trace:
     dropped: int = 0
     streamed: bool = True
     marks: int = 0
+    own: bool = False
+    summaries: int = 0
+
+
+@dataclass(slots=True)
+class Shortened:
+    """A past was made shorter by `job`, a turn or a piece of work: what was noted of it.
+
+    `covers` turns are what its `text` stands for.
+    """
+
+    conversation: bytes
+    job: RequestId
+    trigger: str
+    began_s: float
+    ended_s: float
+    covers: int
+    text: str
 
 
 @dataclass(slots=True)
@@ -293,6 +314,10 @@ class History:
     faults: list[tuple[NodeId, float]] = field(default_factory=list)
     openings: list[tuple[NodeId, float]] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
+    compaction: CompactionSettings = NO_COMPACTION
+    ctx: int = 0
+    shortened: list[Shortened] = field(default_factory=list)
+    words: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     rest: Rest | None = None
 
     def troubled(self, node: NodeId, since_s: float, until_s: float) -> bool:

@@ -11,7 +11,7 @@ from roost.core.ids import NodeId
 from roost.sim.history import History, Opened, Run, Trace
 
 GATEWAY = NodeId("gateway")
-_GOOD_REASONS = frozenset({"home_busy", "home_slower"})
+_GOOD_REASONS = frozenset({"home_busy", "home_slower", "compacted"})
 
 
 def second_turn_is_warm(history: History) -> Iterator[str]:
@@ -40,8 +40,14 @@ def labels_are_true(history: History) -> Iterator[str]:
             yield f"{name} was told warm with {trace.cached_tokens} tokens cached"
         if label == "cold" and not history.troubled(GATEWAY, 0.0, trace.arrived_s):
             yield f"{name} was told cold and has a past"
-        if label == "moved" and trace.opened[-1].node == previous.opened[-1].node:
+        there = trace.opened[-1].node == previous.opened[-1].node
+        if label == "moved" and there and not is_compacted(trace):
             yield f"{name} was told moved and is where it was"
+
+
+def is_compacted(trace: Trace) -> bool:
+    """Whether its past was made shorter, as its client is told; a retry has reasons of its own."""
+    return any(opened.why == "compacted" for opened in trace.opened)
 
 
 def losses_are_counted(history: History) -> Iterator[str]:
@@ -49,6 +55,9 @@ def losses_are_counted(history: History) -> Iterator[str]:
     for trace, previous in _later_turns(history):
         opened = trace.opened[-1]
         if opened.label not in {"moved", "lost"} or not opened.started or opened.resumes_at:
+            continue
+        if is_compacted(trace):
+            # What that took away is told apart; nothing of the last prompt was to be found again.
             continue
         cost = max(0, previous.prompt_tokens - (trace.cached_tokens or 0))
         if opened.lost_tokens != cost:

@@ -11,11 +11,12 @@ from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.request import ChatPrompt, GenerateRequest
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure, Fault
+from roost.fleet.compaction_effects import Told
 from roost.fleet.effects import Dispatch, Report
 from roost.fleet.homecoming import found, lost_tokens
 from roost.fleet.relay_effects import Mark
 from roost.sim.compute import answer_of, prompt_tokens
-from roost.sim.history import Ending, History, Opened, Trace, Wish
+from roost.sim.history import Ending, History, Opened, Shortened, Trace, Wish
 from roost.sim.outlook import Outlook, evicts, has_space, outlook, with_work
 from roost.sim.world import World
 
@@ -112,11 +113,16 @@ class Ledger:
         if trace.conversation is None and not trace.insists:
             self._fresh[trace.request] = None
 
+    def begun(self, request: RequestId) -> None:
+        """A turn's time has come."""
+        self.history.traces[request].began_s = self._world.now
+
     def began(self, request: RequestId, asked: GenerateRequest) -> None:
-        """A turn of a named conversation has begun, with this past."""
+        """A turn of a named conversation goes on from this past."""
         assert isinstance(asked.prompt, ChatPrompt), "clients here only chat"
         trace = self.history.traces[request]
-        trace.arrived_s = trace.began_s = self._world.now
+        trace.arrived_s = self._world.now
+        trace.summaries = len(self.history.shortened)
         trace.past = tuple(message.content for message in asked.prompt.messages)
         trace.oracle = tuple(answer_of(asked))
         trace.prompt_tokens = len(prompt_tokens(asked))
@@ -128,6 +134,15 @@ class Ledger:
         if not trace.insists:
             self._fresh[request] = None
         self._world.log(f"began {request} after {len(trace.past) - 1} messages")
+
+    def shortened(self, made: Shortened) -> None:
+        """A past is shorter from now on."""
+        self.history.shortened.append(made)
+        self._world.log(f"shortened {made.conversation.hex()} {made.trigger} {made.covers}")
+
+    def told(self, told: Told) -> None:
+        """A compaction has come to its end, whatever it was."""
+        self._world.log(f"compaction {told.job} {told.trigger} {told.outcome} {told.verdict}")
 
     def kept(self, request: RequestId) -> None:
         """What was said in this turn is on disk."""

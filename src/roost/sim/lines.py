@@ -1,32 +1,24 @@
-"""VALUE: what a simulated gateway holds: parts, lines to nodes, turns of clients."""
+"""VALUE: what a simulated gateway holds: lines to nodes and turns of clients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
-
-import msgspec
+from typing import Protocol
 
 from roost.core.events import StreamEvent
 from roost.core.ids import NodeId, RequestId, StreamId
 from roost.core.pin import Pin
 from roost.core.request import GenerateRequest, Terms
 from roost.errors import Failure
-from roost.fleet.conversations import Conversations
-from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch, Effect
 from roost.fleet.effects import Want as Wish
-from roost.fleet.relay import Relay, RelaySettings
+from roost.fleet.relay import Relay
 from roost.fleet.relay_effects import Mark
-from roost.fleet.said import Said
 from roost.sim.network import Connection
-from roost.sim.talks import MakeTalks
 from roost.sim.world import Alarm
 from roost.wire.link import GatewayEnd
 from roost.wire.messages import Want
-
-RelayMaker: TypeAlias = Callable[[RelaySettings, bool, float, Said | None], Relay]
 
 
 class Reader(Protocol):
@@ -87,16 +79,6 @@ class Line:
         self.streams: dict[StreamId, tuple[RequestId, int]] = {}
         self.numbers: dict[tuple[RequestId, int], StreamId] = {}
         self.opened = 0
-
-
-class FrontParts(msgspec.Struct, frozen=True):
-    """What the gateway is made of; tests put defective parts in."""
-
-    coordinator: Coordinator
-    relay: RelayMaker
-    relay_settings: RelaySettings
-    registry: Conversations
-    talks: MakeTalks
 
 
 def line_of(effect: Effect) -> str:

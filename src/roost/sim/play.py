@@ -9,6 +9,8 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import ModelOffer
+from roost.fleet.compacting import CompactionSettings
+from roost.fleet.compaction import Compaction
 from roost.fleet.conversations import Conversations, ConversationSettings
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.relay import Relay, RelaySettings
@@ -23,10 +25,10 @@ from roost.sim.faults import AFTERMATH_S, Faults
 from roost.sim.front import Front
 from roost.sim.history import History, Rest
 from roost.sim.ledger import Ledger
-from roost.sim.lines import FrontParts, RelayMaker
 from roost.sim.network import Network
+from roost.sim.parts import FrontParts, RelayMaker
 from roost.sim.scenario import Scenario
-from roost.sim.talks import MakeTalks, Talks
+from roost.sim.talks import MakeTalks, TalkParts, Talks
 from roost.sim.worker import Worker, WorkerSpec
 from roost.sim.workload import ClientParts, Workload
 from roost.sim.world import World
@@ -54,6 +56,7 @@ class Parts(msgspec.Struct, frozen=True):
     front: Callable[[World, FrontParts, Ledger], Front] = Front
     clients: ClientParts = ClientParts()
     registry: Callable[[ConversationSettings], Conversations] = Conversations
+    compaction: Callable[[CompactionSettings], Compaction] = Compaction
     talks: MakeTalks = Talks
 
 
@@ -83,8 +86,10 @@ class Stage:
         self.network = Network(self.world, scenario.network)
         self.ledger = Ledger(self.world, self.history)
         coordinator = parts.coordinator(scenario.fleet, self.world.dice("coordinator"))
-        registry = parts.registry(scenario.conversations)
-        front = FrontParts(coordinator, parts.relay, scenario.relay, registry, parts.talks)
+        talk_parts = TalkParts(
+            parts.registry(scenario.conversations), parts.compaction(scenario.compaction)
+        )
+        front = FrontParts(coordinator, parts.relay, scenario.relay, talk_parts, parts.talks)
         self.front = parts.front(self.world, front, self.ledger)
         self.workers = {
             spec.id: Worker(
@@ -115,6 +120,10 @@ class Stage:
             self._settle()
         self.history.ended_s = world.now
         self.history.rest = self._rest()
+        self.history.words = {
+            key: tuple(message.content for message in said)
+            for key, said in self.front.talks.said.items()
+        }
         for worker in self.workers.values():
             worker.files.weigh()
 
@@ -194,6 +203,8 @@ def _history(scenario: Scenario) -> History:
         key_ttl_s=scenario.idempotency.ttl_s,
         replay_max_tokens=scenario.relay.replay_max_tokens,
         drops=scenario.relay.on_full == "drop_oldest",
+        compaction=scenario.compaction,
+        ctx=max(machines.ctx for machines in scenario.machines),
     )
 
 
@@ -201,7 +212,7 @@ def _specs(scenario: Scenario) -> list[WorkerSpec]:
     specs: list[WorkerSpec] = []
     for machines in scenario.machines:
         offers = tuple(
-            ModelOffer(ModelId(m), machines.slots, 4096, digest=machines.weights)
+            ModelOffer(ModelId(m), machines.slots, machines.ctx, digest=machines.weights)
             for m in machines.models
         )
         costs = machines.costs.slower(machines.slower)

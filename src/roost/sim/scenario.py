@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from roost.fleet.compacting import CompactionSettings
 from roost.fleet.conversations import ConversationSettings
 from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
@@ -48,6 +49,7 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: int = 2
     models: tuple[str, ...] = ("m",)
     slots: int = 2
+    ctx: int = 4096
     max_in_flight: int | None = None
     max_runtimes: int = 0
     min_resident_s: float = 2.0
@@ -144,6 +146,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idempotency: IdempotencySettings = IdempotencySettings()
     reattach: ReattachSettings = ReattachSettings()
     conversations: ConversationSettings = ConversationSettings()
+    compaction: CompactionSettings = CompactionSettings(summariser="off")
     settle_s: float = 150.0
     tape: Tape | None = None
 

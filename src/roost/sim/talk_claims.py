@@ -9,7 +9,7 @@ from itertools import pairwise
 from roost.sim.history import History, Trace
 
 
-def _conversations(history: History) -> list[list[Trace]]:
+def conversations(history: History) -> list[list[Trace]]:
     """The turns that have begun, by conversation, in the order in which they did."""
     talks: dict[bytes, list[Trace]] = defaultdict(list)
     for trace in history.traces.values():
@@ -22,25 +22,13 @@ def _conversations(history: History) -> list[list[Trace]]:
 
 def turns_take_turns(history: History) -> Iterator[str]:
     """A turn begins when the one before it has ended, and nobody overtakes."""
-    for turns in _conversations(history):
+    for turns in conversations(history):
         for one, other in pairwise(turns):
             assert other.began_s is not None, "only turns that began are here"
             if one.over_s is None or one.over_s > other.began_s:
                 yield f"{other.request} began while {one.request} of its conversation ran"
             if other.came_s < one.came_s:
                 yield f"{one.request} overtook {other.request}, which had come before it"
-
-
-def conversations_never_fork(history: History) -> Iterator[str]:
-    """Every turn goes on from exactly what the turns before it left."""
-    for turns in _conversations(history):
-        past: tuple[str, ...] = ()
-        for trace in turns:
-            if trace.past != (*past, trace.asked):
-                yield f"{trace.request} went on from {len(trace.past) - 1} messages: not its past"
-                break
-            if trace.reached:
-                past = (*past, trace.asked, trace.reached)
 
 
 def ends_are_kept(history: History) -> Iterator[str]:

@@ -1,0 +1,25 @@
+"""VALUE: what a simulated gateway is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from roost.fleet.coordinator import Coordinator
+from roost.fleet.relay import Relay, RelaySettings
+from roost.fleet.said import Said
+from roost.sim.talks import MakeTalks, TalkParts
+
+RelayMaker: TypeAlias = Callable[[RelaySettings, bool, float, Said | None], Relay]
+
+
+class FrontParts(msgspec.Struct, frozen=True):
+    """What the gateway is made of; tests put defective parts in."""
+
+    coordinator: Coordinator
+    relay: RelayMaker
+    relay_settings: RelaySettings
+    talk_parts: TalkParts
+    talks: MakeTalks

@@ -1,0 +1,409 @@
+"""When pasts become shorter, who writes the summary, and what happens when something fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from roost.core.compacted import Trigger
+from roost.core.conversation import KeptConversation
+from roost.core.ids import ConversationKey, ModelId, NodeId, RequestId, TenantId
+from roost.core.pin import Pin
+from roost.core.request import Message
+from roost.fleet import compacting
+from roost.fleet.compacting import CompactionSettings
+from roost.fleet.compaction import Asked, Compaction
+from roost.fleet.compaction_effects import (
+    CompactionEffect,
+    GiveUp,
+    Go,
+    Keep,
+    Stop,
+    Summarise,
+    Told,
+)
+
+A, B = ConversationKey(b"a"), ConversationKey(b"b")
+R1, R2, R3 = (RequestId(f"r{number}") for number in range(1, 4))
+TENANT, MODEL = TenantId("key:1"), ModelId("m")
+EXTRACTIVE = CompactionSettings(summariser="extractive")
+BY_MODEL = CompactionSettings(summariser="model")
+GOOD = "Ingrid Holm lives in Bergen at 17 Birch Lane and pays 450 a month."
+
+
+def kept(turns: int, tokens: int) -> KeptConversation:
+    """A conversation of so many turns, whose past costs so many tokens."""
+    fact = "My name is Ingrid Holm. I live in Bergen at 17 Birch Lane. I pay 450 a month."
+    says = "That is nice to hear. There is much that one could say about it, and more. " * 4
+    messages = tuple(
+        message
+        for number in range(turns)
+        for message in (
+            Message("user", fact if number == 0 else "Go on please."),
+            Message("assistant", says),
+        )
+    )
+    return KeptConversation(Pin(NodeId("n1"), MODEL, tokens), 0.0, 0.0, messages)
+
+
+def asked(turns: int, tokens: int, **more: object) -> Asked:
+    """A turn of twenty bytes on top of such a past."""
+    given = Asked(A, TENANT, MODEL, kept(turns, tokens), 20, 50, ctx=4096)
+    return msgspec.structs.replace(given, **more)
+
+
+def told(effects: list[CompactionEffect]) -> list[tuple[str, str]]:
+    """What was told of compactions that ended."""
+    return [(one.trigger, one.outcome) for one in effects if isinstance(one, Told)]
+
+
+@pytest.mark.parametrize(
+    ("turns", "tokens", "more", "trigger"),
+    [
+        (12, 1637, {}, None),
+        (12, 1638, {}, "proactive"),
+        (2, 1900, {}, None),
+        (0, 0, {}, None),
+        (12, 1638, {"is_gone": True}, "session_gone"),
+        (12, 1637, {"is_gone": True}, None),
+        (12, 820, {"ctx": 1024}, "proactive"),
+        (12, 990, {"ctx": 1024}, "session_full"),
+        (12, 960, {"ctx": 1024, "answer_tokens": None}, "session_full"),
+        (12, 500, {"ctx": 1024, "words_bytes": 4000}, "session_full"),
+        (12, 3000, {"ctx": 0}, "proactive"),
+    ],
+)
+def test_the_trigger_matrix_of_a_turn(
+    turns: int, tokens: int, more: dict[str, object], trigger: str | None
+) -> None:
+    """80 % of the budget or of a smaller context; a full context; KV that is gone anyway."""
+    machine = Compaction(EXTRACTIVE)
+    effects = machine.on_turn(R1, asked(turns, tokens, **more), 0.0)
+    (go,) = [one for one in effects if isinstance(one, Go)]
+    assert [one for one, _ in told(effects)] == ([] if trigger is None else [trigger])
+    assert (go.kept.summary is not None) == (trigger is not None)
+    assert (go.kept.compacted is not None) == (trigger is not None)
+
+
+def test_a_compaction_is_kept_then_told_then_gone_on_from() -> None:
+    """The note comes first, the turn goes on from exactly what was noted."""
+    keep, report, go = Compaction(EXTRACTIVE).on_turn(R1, asked(12, 1800), 7.0)
+    assert isinstance(keep, Keep)
+    assert isinstance(go, Go)
+    assert isinstance(report, Told)
+    assert keep.summary == go.kept.summary
+    assert keep.tokens == go.kept.pin.tokens
+    assert "I pay 450 a month." in keep.summary.text
+    assert report.dropped_tokens == keep.summary.dropped_tokens == 1800 - keep.tokens
+    assert (report.outcome, report.verdict) == ("extractive", "")
+
+
+@pytest.mark.parametrize("trigger", ["worker_drain", "kv_pressure"])
+def test_work_in_the_background_compacts_what_has_a_head(trigger: Trigger) -> None:
+    """Below the threshold too: its KV is to go; a conversation that is all tail stays."""
+    machine = Compaction(EXTRACTIVE)
+    effects = machine.on_work(R1, asked(6, 700), trigger, 0.0)
+    assert told(effects) == [(trigger, "extractive")]
+    assert machine.on_work(R2, asked(2, 700), trigger, 0.0) == [Go(R2, kept(2, 700))]
+
+
+def test_the_debounce_holds_for_what_nobody_needs_at_once() -> None:
+    """Within 30 s only a past that does not fit, or has no KV, is made shorter again."""
+    machine = Compaction(EXTRACTIVE)
+    assert told(machine.on_turn(R1, asked(12, 1800), 0.0))
+    assert not told(machine.on_turn(R2, asked(12, 1800), 29.9))
+    assert told(machine.on_turn(R3, asked(12, 1800, key=B), 29.9))
+    assert told(machine.on_turn(RequestId("gone"), asked(12, 1800, is_gone=True), 29.9))
+    assert told(machine.on_turn(RequestId("full"), asked(12, 1800, ctx=1850), 29.9))
+    late = RequestId("late")
+    assert not told(machine.on_turn(RequestId("still"), asked(12, 1800), 59.8))
+    assert told(machine.on_turn(late, asked(12, 1800), 60.0))
+
+
+def test_a_models_summary_is_asked_for_and_used() -> None:
+    """Of the head, at most 384 tokens, within its time; the turn waits and goes on from it."""
+    machine = Compaction(BY_MODEL)
+    (asks,) = machine.on_turn(R1, asked(12, 1800), 0.0)
+    assert isinstance(asks, Summarise)
+    assert (asks.job, asks.tenant, asks.model) == (R1, TENANT, MODEL)
+    assert (asks.max_tokens, asks.timeout_s) == (384, 15.0)
+    assert machine.busy(R1)
+    assert machine.next_tick() == 15.0
+    effects = machine.on_summary(R1, GOOD, 4.0)
+    assert told(effects) == [("proactive", "model")]
+    go = effects[-1]
+    assert isinstance(go, Go)
+    assert go.kept.summary is not None
+    assert go.kept.summary.text == GOOD
+    assert not machine.busy(R1)
+    assert machine.next_tick() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        (None, "empty"),
+        ("", "empty"),
+        ("They talked about the sea. " * 20, "repeats"),
+        ("They had a long and friendly talk.", "loses"),
+    ],
+)
+def test_a_bad_summary_is_replaced_by_the_extractive_one(text: str | None, verdict: str) -> None:
+    """A failure, a loop and a loss of facts are not fatal and not used."""
+    machine = Compaction(BY_MODEL)
+    machine.on_turn(R1, asked(12, 1800), 0.0)
+    effects = machine.on_summary(R1, text, 4.0)
+    assert told(effects) == [("proactive", "extractive")]
+    (report,) = [one for one in effects if isinstance(one, Told)]
+    assert report.verdict == verdict
+    assert report.took_s == 4.0
+
+
+def test_a_summary_has_its_time_and_no_more() -> None:
+    """A model that is too slow is stopped; what it says later is not heard."""
+    machine = Compaction(BY_MODEL)
+    machine.on_turn(R1, asked(12, 1800), 0.0)
+    assert machine.on_tick(14.9) == []
+    stop, *rest = machine.on_tick(15.0)
+    assert stop == Stop(R1)
+    assert told(rest) == [("proactive", "extractive")]
+    assert machine.on_summary(R1, GOOD, 15.1) == []
+
+
+def test_a_client_that_leaves_changes_nothing() -> None:
+    """In the middle of a summary: it is stopped, and nothing is kept."""
+    machine = Compaction(BY_MODEL)
+    machine.on_turn(R1, asked(12, 1800), 0.0)
+    assert machine.on_over(R1) == [Stop(R1)]
+    assert machine.on_summary(R1, GOOD, 1.0) == []
+    assert machine.on_tick(99.0) == []
+    assert len(machine) == 0
+    assert machine.on_over(R1) == []
+
+
+def test_a_model_is_asked_only_what_it_can_read() -> None:
+    """A head that does not fit its context with the summary is summarised without it."""
+    machine = Compaction(BY_MODEL)
+    effects = machine.on_turn(R1, asked(12, 1800, ctx=1850), 0.0)
+    assert told(effects) == [("session_full", "extractive")]
+
+
+def test_what_a_node_refuses_is_tried_a_rung_lower_until_the_ladder_ends() -> None:
+    """Each time the past is shorter, at last the refusal stands."""
+    machine = Compaction(EXTRACTIVE)
+    (go,) = machine.on_turn(R1, asked(12, 1500), 0.0)
+    assert isinstance(go, Go)
+    tokens = [compacting.tokens_of(go.kept)]
+    for _ in range(9):
+        effects = machine.on_too_long(R1, 1.0)
+        if effects[-1] == GiveUp(R1):
+            break
+        last = effects[-1]
+        assert isinstance(last, Go)
+        tokens.append(last.kept.pin.tokens)
+    else:
+        pytest.fail("the ladder has no end")
+    assert told(effects) == [("session_full", "still_too_long")]
+    assert len(tokens) >= 4
+    assert tokens == sorted(tokens, reverse=True)
+    assert all(later <= 0.95 * before for before, later in pairwise(tokens))
+
+
+def test_a_first_turn_that_is_too_long_is_not_saved_by_compaction() -> None:
+    """There is nothing to leave out, with compaction on or off."""
+    for given in (EXTRACTIVE, CompactionSettings(summariser="off")):
+        machine = Compaction(given)
+        assert machine.on_turn(R1, asked(0, 0), 0.0) == [Go(R1, kept(0, 0))]
+        assert machine.on_too_long(R1, 0.0) == [GiveUp(R1)]
+        assert machine.on_too_long(R2, 0.0) == [GiveUp(R2)]
+
+
+def test_switched_off_nothing_is_compacted() -> None:
+    """Every past stays whole, whatever it costs, and a refusal stands."""
+    machine = Compaction(CompactionSettings(summariser="off"))
+    assert machine.on_turn(R1, asked(12, 9000), 0.0) == [Go(R1, kept(12, 9000))]
+    assert machine.on_too_long(R1, 0.0) == [GiveUp(R1)]
+    assert machine.on_work(R2, asked(12, 9000), "worker_drain", 0.0) == [Go(R2, kept(12, 9000))]
+
+
+@dataclass
+class Talk:
+    """What a conversation is, in naive books."""
+
+    kept: KeptConversation
+    compacted_s: float | None = None
+    job: RequestId | None = None
+    words: list[tuple[str, str]] = field(default_factory=list)
+
+
+class CompactionMachine(RuleBasedStateMachine):
+    """Any order of turns, summaries, refusals, departures and ticks against naive books."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = Compaction(CompactionSettings(budget_tokens=400, summary_max_tokens=80))
+        self.now = 0.0
+        self.count = 0
+        self.talks = {key: Talk(kept(0, 0)) for key in (A, B)}
+        self.summarising: dict[RequestId, ConversationKey] = {}
+        self.going: dict[RequestId, ConversationKey] = {}
+
+    def perform(
+        self, key: ConversationKey, job: RequestId, effects: list[CompactionEffect]
+    ) -> None:
+        """Carry out effects, and look whether they may be."""
+        talk, ends = self.talks[key], 0
+        for effect in effects:
+            match effect:
+                case Summarise():
+                    assert effect.job == job
+                    assert effect.max_tokens <= 80
+                    self.summarising[job] = key
+                    ends += 1
+                case Stop():
+                    self.summarising.pop(effect.job)
+                case Keep():
+                    assert effect.summary.covers >= talk.kept.covered
+                    assert effect.tokens < compacting.tokens_of(talk.kept)
+                    talk.kept = msgspec.structs.replace(
+                        talk.kept,
+                        summary=effect.summary,
+                        pin=msgspec.structs.replace(talk.kept.pin, tokens=effect.tokens),
+                    )
+                case Told():
+                    self.told(talk, effect)
+                case Go():
+                    assert effect.kept == talk.kept
+                    self.going[job] = key
+                    ends += 1
+                case GiveUp():
+                    self.end(job)
+                    ends += 1
+        assert ends == 1, "every event about a job says how it goes on, once"
+
+    def told(self, talk: Talk, effect: Told) -> None:
+        """A proactive compaction keeps its distance from the one before."""
+        if effect.outcome == "still_too_long":
+            return
+        if effect.trigger == "proactive" and talk.compacted_s is not None:
+            assert self.now >= talk.compacted_s + 30.0
+        talk.compacted_s = self.now
+
+    def end(self, job: RequestId) -> None:
+        """A turn is over without an answer."""
+        key = self.going.pop(job)
+        self.talks[key].job = None
+        assert self.machine.on_over(job) == []
+
+    def free(self) -> list[ConversationKey]:
+        """Conversations nobody holds the lock of."""
+        return [key for key, talk in self.talks.items() if talk.job is None]
+
+    @precondition(lambda self: self.free())
+    @rule(
+        data=st.data(),
+        ctx=st.sampled_from([0, 300, 4096]),
+        is_gone=st.booleans(),
+        trigger=st.sampled_from(["turn", "turn", "turn", "worker_drain", "kv_pressure"]),
+    )
+    def begin(self, data: st.DataObject, ctx: int, is_gone: bool, trigger: str) -> None:
+        """Somebody takes a lock: a turn, or work in the background."""
+        key = data.draw(st.sampled_from(self.free()))
+        self.count += 1
+        job, talk = RequestId(f"r{self.count}"), self.talks[key]
+        talk.job = job
+        given = Asked(key, TENANT, MODEL, talk.kept, 20, 50, ctx, is_gone)
+        if trigger == "turn":
+            effects = self.machine.on_turn(job, given, self.now)
+        else:
+            background: Trigger = "worker_drain" if trigger == "worker_drain" else "kv_pressure"
+            effects = self.machine.on_work(job, given, background, self.now)
+        self.perform(key, job, effects)
+
+    @precondition(lambda self: self.going)
+    @rule(data=st.data(), size=st.integers(1, 30), tokens=st.integers(20, 90))
+    def answered(self, data: st.DataObject, size: int, tokens: int) -> None:
+        """A turn is answered and its words are kept."""
+        job = data.draw(st.sampled_from(sorted(self.going)))
+        talk = self.talks[self.going[job]]
+        said = f"I have {self.count} of them. " * size, "Indeed there are. " * size
+        talk.words.append(said)
+        talk.kept = msgspec.structs.replace(
+            talk.kept,
+            messages=(
+                *talk.kept.messages,
+                Message("user", said[0]),
+                Message("assistant", said[1]),
+            ),
+            pin=msgspec.structs.replace(talk.kept.pin, tokens=talk.kept.pin.tokens + tokens),
+        )
+        self.end(job)
+
+    @precondition(lambda self: self.going)
+    @rule(data=st.data())
+    def refused(self, data: st.DataObject) -> None:
+        """A node says that the prompt is too long."""
+        job = data.draw(st.sampled_from(sorted(self.going)))
+        key = self.going[job]
+        effects = self.machine.on_too_long(job, self.now)
+        if not isinstance(effects[-1], GiveUp):
+            del self.going[job]
+        self.perform(key, job, effects)
+
+    @precondition(lambda self: self.summarising)
+    @rule(data=st.data(), text=st.sampled_from([None, "", GOOD, "I have 1, 2, 3. " * 30]))
+    def summarised(self, data: st.DataObject, text: str | None) -> None:
+        """The model has written something, or failed."""
+        job = data.draw(st.sampled_from(sorted(self.summarising)))
+        key = self.summarising.pop(job)
+        self.perform(key, job, self.machine.on_summary(job, text, self.now))
+
+    @precondition(lambda self: self.summarising)
+    @rule(data=st.data())
+    def gone(self, data: st.DataObject) -> None:
+        """A client leaves while its turn waits for a summary."""
+        job = data.draw(st.sampled_from(sorted(self.summarising)))
+        key = self.summarising.pop(job)
+        before = self.talks[key].kept
+        assert self.machine.on_over(job) == [Stop(job)]
+        assert self.talks[key].kept == before
+        self.talks[key].job = None
+
+    @rule(seconds=st.sampled_from([0.1, 5.0, 40.0]))
+    def tick(self, seconds: float) -> None:
+        """Time passes; whoever waits for a summary does not wait longer than it may."""
+        self.now += seconds
+        effects = self.machine.on_tick(self.now)
+        while effects:
+            stop = effects.pop(0)
+            assert isinstance(stop, Stop)
+            key = self.summarising[stop.job]
+            end = next(n for n, one in enumerate(effects) if isinstance(one, Go))
+            self.perform(key, stop.job, [stop, *effects[: end + 1]])
+            effects = effects[end + 1 :]
+        due_s = self.machine.next_tick()
+        assert due_s is None or due_s > self.now
+
+    @invariant()
+    def no_word_is_lost(self) -> None:
+        """Whatever was summarised, all that was said is there, in order."""
+        for talk in self.talks.values():
+            said = [(a.content, b.content) for a, b in zip(*[iter(talk.kept.messages)] * 2)]  # noqa: B905
+            assert said == talk.words
+
+    @invariant()
+    def jobs_are_those_with_a_lock(self) -> None:
+        """The machine remembers exactly who is at work."""
+        locked = [talk.job for talk in self.talks.values() if talk.job is not None]
+        assert len(self.machine) == len(locked)
+        assert sorted([*self.summarising, *self.going]) == sorted(locked)
+
+
+CompactionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TestCompactionMachine = CompactionMachine.TestCase
