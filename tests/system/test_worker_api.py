@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.smollm2 import smollm2_path
-from tests.system.processes import Roost, wait
+from tests.system.processes import Roost, fetch, wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 LISTENS = r"worker API listens on (http\S+)"
@@ -115,6 +115,22 @@ def line_of(client: Worker, name: str) -> dict[str, int]:
     assert isinstance(sessions, list)
     (line,) = [line for line in sessions if line["session_id"] == name]
     return {key: value for key, value in line.items() if isinstance(value, int)}
+
+
+def busy(roost: Roost) -> int:
+    """How many slots of its node are in use."""
+    (node,) = json.loads(fetch(roost.url(), "/roost/v1/fleet"))["nodes"]
+    return sum(slot["busy"] for runtime in node["runtimes"] for slot in runtime["slots"])
+
+
+def refuses(client: Worker) -> bool:
+    """Whether nobody listens there any more."""
+    with closing(client.connect()) as connection:
+        try:
+            connection.connect()
+        except ConnectionRefusedError:
+            return True
+    return False
 
 
 def at_work(client: Worker) -> int:
@@ -333,6 +349,38 @@ def test_a_node_that_is_told_to_end_lets_decodes_end(start: Start) -> None:
     assert heard[0].text == "abcdef"
     assert heard[0].events[-1]["finished"] is True
     assert node.ends() == 0
+
+
+def test_a_server_that_is_told_to_end_lets_decodes_end_and_be_read(start: Start) -> None:
+    """So does `roost serve`: one decode runs, of another everything is said and little read."""
+    buffers = ("--stream-send-buffer-bytes", "4096", "--slots", "2")
+    client, roost = worker(start, "--ctx", "60000", "--worker-context-tokens", "60000", *buffers)
+    pieces = [f"{number % 10}" * 1000 for number in range(28)]
+    script = f'@script {{"pieces": {json.dumps(pieces)}}}'
+    assert client.prefill("said", script, most=30_000).status == 200
+    assert client.prefill("runs", SLOW).status == 200
+    heard: list[Reply] = []
+    running = threading.Thread(target=lambda: heard.append(client.decode("runs")))
+    with socket.socket() as narrow:
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        at = urlsplit(client.url)
+        narrow.connect((at.hostname or "", at.port or 0))
+        connection = client.connect()
+        connection.sock = narrow
+        connection.request("POST", "/worker/decode", '{"session_id": "said", "max_tokens": 30000}')
+        reply = connection.getresponse()
+        wait(lambda: busy(roost) == 0, "the node is through with it")
+        running.start()
+        wait(lambda: busy(roost) == 1, "another one runs")
+        roost.signal(signal.SIGTERM)
+        running.join()
+        assert heard[0].text == "abcdef"
+        assert heard[0].events[-1]["finished"] is True
+        wait(lambda: refuses(client), "only its readers keep it")
+        whole = Reply(200, reply.read(), {})
+    assert whole.text == "".join(pieces)
+    assert whole.events[-1]["finished"] is True
+    assert roost.ends() == 0
 
 
 def test_other_machines_need_a_key(start: Start, home: Path) -> None:

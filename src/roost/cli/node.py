@@ -16,7 +16,7 @@ from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node
 from roost.cli.places import node_places
 from roost.cli.stores import open_stores
-from roost.cli.worker_door import WORKER_SETTINGS, Door, open_door
+from roost.cli.worker_door import WORKER_SETTINGS, Door, let_end, open_door
 from roost.errors import RoostError, fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.node.socket_connection import Address, dial, link_url
@@ -119,7 +119,7 @@ async def _live(
             group.create_task(door.run())
         await asyncio.wait((joined, waiting), return_when=asyncio.FIRST_COMPLETED)
         turned_away = joined.result() if joined.done() else None
-        await lifetime.wind_down(node.stop)
+        await lifetime.wind_down(partial(let_end, node, door))
         # A second signal cuts the drain short, but never what ends the children.
         await node.stop(0.0)
         for task in (waiting, joined, looking):

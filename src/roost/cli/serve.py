@@ -15,7 +15,7 @@ from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node, preloaded
 from roost.cli.places import node_places
 from roost.cli.stores import Stores, open_to_listen
-from roost.cli.worker_door import WORKER_SETTINGS, open_door
+from roost.cli.worker_door import WORKER_SETTINGS, Door, let_end, open_door
 from roost.errors import fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.observe import logs
@@ -46,6 +46,22 @@ class Served(NamedTuple):
     stores: Stores
     gateway: Gateway
     models: tuple[Manifest, ...]
+    node: NodeLoop
+    door: Door | None
+
+    async def drain(self, grace_s: float) -> bool:
+        """Take nothing new and let what runs end; False if `grace_s` was not enough.
+
+        The node has to take what its gateway still lets in, so it is second; what coordinators
+        have running there is not the gateway's to wait for.
+        """
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + grace_s
+        if self.door is not None:
+            self.door.turn_away()
+        drained = await self.gateway.drain(grace_s)
+        left_s = max(0.0, until_s - clock())
+        return await let_end(self.node, self.door, left_s) and drained
 
 
 def main(arguments: list[str]) -> int:
@@ -132,9 +148,9 @@ async def _serve(
                 model = preloaded(settings, models)
                 if model is not None:
                     await node.preload(model)
-                served = Served(settings, stores, gateway, models)
+                served = Served(settings, stores, gateway, models, node, door)
                 await _live(served, joined, lifetime)
-                # The gateway has drained, so nothing runs here that somebody waits for.
+                # A second signal cuts the drain short, but never what ends the children.
                 await node.stop(0.0)
                 beside.cancel()
             if door is not None:
@@ -174,7 +190,7 @@ async def _live(served: Served, joined: asyncio.Event, lifetime: Lifetime) -> No
         if await _joins(joined, lifetime):
             told.enter_context(_tell(served))
         await lifetime.wait()
-        await lifetime.wind_down(served.gateway.drain)
+        await lifetime.wind_down(served.drain)
 
 
 async def _joins(joined: asyncio.Event, lifetime: Lifetime) -> bool:

@@ -58,6 +58,10 @@ class Door(NamedTuple):
             group.create_task(self.node.serve_link(self.link))
             group.create_task(self.desk.run())
 
+    def turn_away(self) -> None:
+        """Begin nothing new for its clients."""
+        self.desk.drain()
+
     async def close(self) -> None:
         """End what is left of its clients."""
         await self.front.close(0.0)
@@ -103,6 +107,19 @@ async def _open_front(settings: Settings, stores: Stores, routes: WorkerRoutes) 
         limits(settings),
         errors=lambda failure, _path, _request_id: failure_body(failure),
     )
+
+
+async def let_end(node: NodeLoop, door: Door | None, grace_s: float) -> bool:
+    """Let what runs on a node end and be read; False if `grace_s` was not enough.
+
+    A coordinator may have yet to read what its stream had said when the node was through with it.
+    """
+    clock = asyncio.get_running_loop().time
+    until_s = clock() + grace_s
+    ended = await node.stop(grace_s)
+    if door is None:
+        return ended
+    return await door.front.drain(max(0.0, until_s - clock())) and ended
 
 
 def _limits(settings: Settings) -> WorkerLimits:

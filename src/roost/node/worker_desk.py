@@ -130,6 +130,10 @@ class WorkerDesk:
         """Whether the node takes nothing new."""
         return self._link.draining
 
+    def drain(self) -> None:
+        """Begin nothing new; what runs goes on."""
+        self._link.drain()
+
     # Sessions.
 
     async def _begin(self, begin: Callable[[float], WorkerSession | Denial]) -> WorkerSession:

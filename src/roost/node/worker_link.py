@@ -80,12 +80,16 @@ class WorkerLink:
         try:
             await self._pump.run()
         finally:
-            self._over = self.draining = True
+            self.drain()
             self.up.set()
             for call in self._calls.values():
                 call.put(DRAINING)
                 call.put(None)
             self._calls.clear()
+
+    def drain(self) -> None:
+        """Open nothing new; what runs goes on."""
+        self._over = self.draining = True
 
     def open(self, request: GenerateRequest, tenant: TenantId, prompt_max: int | None) -> Call:
         """Start a stream; raises `RoostError` for a request that is too large for any link."""
@@ -115,7 +119,7 @@ class WorkerLink:
             case Status():
                 status = message.status
                 self.offers = {offer.model: offer for offer in status.models}
-                self.draining = status.draining
+                self.draining = self._over or status.draining
                 self.up.set()
             case Events():
                 self._calls[message.stream].put(message.events)
