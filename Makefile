@@ -1,5 +1,7 @@
 # Needs python3.11 or newer with venv, and make; everything else comes from pyproject.toml.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# How many tests run at a time; each process of them may keep a core busy.
+JOBS ?= 2
 BIN := .venv/bin
 STAMP := .venv/stamp
 LITE := .venv/stamp-lite
@@ -33,7 +35,7 @@ check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
 	$(BIN)/codespell
 
 test: $(STAMP) ## the default test run: everything, real model included
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 test-fast: $(STAMP) ## what can be tested in seconds
 	$(BIN)/python -m pytest -q -m "not slow and not engine"
