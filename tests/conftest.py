@@ -13,6 +13,7 @@ import structlog
 
 from roost.observe import logs
 
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have real models run one after the other, in one process, where there are several.
 

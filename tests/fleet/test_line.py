@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.ids import ModelId, RequestId, TenantId
-from roost.core.request import ServiceClass
+from roost.core.request import CLASSES, ServiceClass
 from roost.fleet.line import Entry, Line
 
 
@@ -157,3 +157,48 @@ def test_shares_stay_within_the_bound_while_all_wait(sizes: list[tuple[int, int]
         for one in tenants:
             for other in tenants:
                 assert had[one] - had[other] <= largest[one] + largest[other] + 1e-6
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("append", "remove", "served", "push_front", "correct", "turned away")),
+        st.integers(0, 2),
+        st.integers(1, 100),
+        st.sampled_from(CLASSES),
+    ),
+    max_size=40,
+)
+
+
+def take(waiting: Line, number: int, step: tuple[str, int, int, ServiceClass]) -> None:
+    """Let one thing happen to a line."""
+    what, who, size, class_ = step
+    one = entry(f"r{number}", f"t{who}", float(size), class_=class_, deadline_s=float(size % 7))
+    other = RequestId(f"r{size % (number + 1)}")
+    match what:
+        case "append":
+            waiting.append(one)
+        case "push_front":
+            waiting.push_front(one)
+        case "turned away":
+            waiting.append(one)
+            waiting.remove(one.request)
+        case "remove":
+            waiting.remove(other)
+        case "served":
+            waiting.served(other)
+        case _:
+            waiting.correct(one.tenant, float(size), 1.0)
+
+
+@given(STEPS)
+def test_the_order_is_the_same_whenever_it_is_looked_at(
+    steps: list[tuple[str, int, int, ServiceClass]],
+) -> None:
+    """What is kept of an order for those who are turned away is what would be made anew."""
+    seen, unseen = Line(), Line()
+    for number, step in enumerate(steps):
+        take(seen, number, step)
+        take(unseen, number, step)
+        names(seen)
+    assert names(seen) == names(unseen)

@@ -42,6 +42,7 @@ CALM, STORM = 0.7, 10.0
 RECOVER_S = 5.0
 BOUND_S = 900.0
 WARM_SHARE = 0.2
+REFUSER = "roost.bench.drills.refuser"
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -82,8 +83,17 @@ class Load:
 
     def chat(self, _number: int) -> Chat:
         """Ask for a tenth of a second of a slot."""
-        content = scripted(self._dice, PIECES, GAP_MS)
-        return Chat(self.server.port, self._stage.model, content)
+        return self._chat(self.server.port)
+
+    def _chat(self, port: int) -> Chat:
+        return Chat(port, self._stage.model, scripted(self._dice, PIECES, GAP_MS))
+
+    async def floor(self, per_s: float, seconds: float) -> list[float]:
+        """Seconds that refusals take at this rate where a server does nothing but refuse."""
+        refuser = self._stage.run([sys.executable, "-u", "-m", REFUSER], "server")
+        port = int((await refuser.says(r"refuses on (\d+)"))[1])
+        answers = await open_loop(lambda _: self._chat(port), per_s, seconds)
+        return [a.ended_s - a.sent_s for a in answers]
 
     async def capacity(self, seconds: float) -> float:
         """Measure whole answers per second when twice as many clients as slots ask in turn."""
@@ -138,6 +148,7 @@ async def measure(stage: Stage, times: Times) -> Report:
     capacity = await load.capacity(times.level_s)
     await server.quiet()
     levels = [await load.level(level, capacity, times.level_s) for level in LEVELS]
+    floor = await load.floor(LEVELS[-1] * capacity, times.level_s)
     steps = (
         (CALM * capacity, times.calm_s),
         (STORM * capacity, times.storm_s),
@@ -148,10 +159,12 @@ async def measure(stage: Stage, times: Times) -> Report:
     back_s = answers[0].due_s + times.calm_s + times.storm_s
     before = [a.end == "complete" for a in answers if a.due_s < answers[0].due_s + times.calm_s]
     curve = [share / (sum(before) / len(before)) for share in recovery(answers, back_s)]
-    return _report(capacity, levels, curve, view.held)
+    return _report(capacity, levels, floor, curve, view.held)
 
 
-def _report(capacity: float, levels: list[Level], curve: list[float], held: int) -> Report:
+def _report(
+    capacity: float, levels: list[Level], floor: list[float], curve: list[float], held: int
+) -> Report:
     peak = max(capacity, *(level.goodput for level in levels))
     loop_ms = calibration(process_time)
     heads = (
@@ -186,16 +199,27 @@ def _report(capacity: float, levels: list[Level], curve: list[float], held: int)
     ]
     figures = {f"goodput_{one.times:g}x": one.goodput / peak for one in levels}
     figures |= {f"refusal_p99_ms_{one.times:g}x": 1000 * one.refusal_p99_s for one in levels}
+    figures |= {"refusal_floor_p99_ms": 1000 * quantile(floor, 0.99)}
     figures |= {"capacity_per_s": capacity, "calibration_ms": loop_ms, "recovered_s": float(late)}
     ideal = 1000 * SLOTS / (PIECES * GAP_MS)
     tables = (
         f"capacity {capacity:.1f} per second, {capacity / ideal:.3f} of what {SLOTS} slots can do",
         f"queue {QUEUE}; calibration loop {loop_ms:.1f} ms; refusals from sending, all in ms",
         table(heads, rows),
+        _floor_line(floor, levels[-1]),
         "served of what was due, over before, by second after the storm: "
         + " ".join(f"{share:.2f}" for share in curve),
     )
     return Report("overload", tables, figures, tuple(checks))
+
+
+def _floor_line(floor: list[float], level: Level) -> str:
+    p99_s = quantile(floor, 0.99)
+    return (
+        f"a server that only refuses, asked as often as at {level.times:g}x: "
+        f"p50 {ms(quantile(floor, 0.5))} ms, p99 {ms(p99_s)} ms; "
+        f"roost's p99 is {level.refusal_p99_s / max(1e-6, p99_s):.2f} of it"
+    )
 
 
 async def play(times: Times) -> Report:

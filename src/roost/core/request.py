@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -12,6 +12,8 @@ from roost.core.pin import Pin
 
 Role = Literal["system", "user", "assistant", "tool"]
 ServiceClass = Literal["interactive", "agent", "bulk"]
+CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
+"""The better first."""
 OnLoss = Literal["error", "replay"]
 
 

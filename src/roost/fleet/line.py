@@ -23,10 +23,8 @@ from typing import TypeAlias
 import msgspec
 
 from roost.core.ids import ModelId, RequestId, TenantId
-from roost.core.request import ServiceClass
+from roost.core.request import CLASSES, ServiceClass
 from roost.fleet.shares import Shares
-
-CLASSES: tuple[ServiceClass, ...] = ("interactive", "agent", "bulk")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -81,6 +79,8 @@ class Line:
         self._talks: Shares[_Talk] = Shares()
         self._passed: Counter[ServiceClass] = Counter()
         self._order: list[Entry] | None = []
+        # The order without the last arrival: a full line turns most arrivals away at once.
+        self._before: tuple[RequestId, list[Entry]] | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -99,6 +99,7 @@ class Line:
             self._shares.arrive(entry.tenant)
         if entry.talk:
             self._talks.arrive((entry.tenant, entry.talk))
+        self._before = None if self._order is None else (entry.request, self._order)
         alone = len(self._entries) == 1
         self._order = [entry] if alone else None
 
@@ -107,7 +108,7 @@ class Line:
         self.append(entry)
         self._back[entry.request] = None
         self._fresh[entry.model] -= not entry.choosy
-        self._order = None
+        self._stir()
 
     def remove(self, request: RequestId) -> bool:
         """Take a request out, for whatever reason; False if it does not wait."""
@@ -125,7 +126,10 @@ class Line:
             del self._models[entry.model], self._fresh[entry.model]
         if not self._tenants[entry.tenant]:
             del self._tenants[entry.tenant]
-        self._order = None if self._entries else []
+        before, self._before = self._before, None
+        self._order = before[1] if before is not None and before[0] == request else None
+        if not self._entries:
+            self._order = []
         return True
 
     def served(self, request: RequestId) -> None:
@@ -151,6 +155,7 @@ class Line:
 
     def charge(self, tenant: TenantId, cost: float, weight: float, talk: bytes) -> None:
         """Put a request on the account of its tenant, and of its conversation where they count."""
+        self._before = None
         self._shares.serve(tenant, cost, weight)
         if talk:
             self._talks.serve((tenant, talk), cost, 1.0)
@@ -158,7 +163,8 @@ class Line:
     def correct(self, tenant: TenantId, tokens: float, weight: float) -> None:
         """A request of this tenant took so many tokens more than it was charged for, or less."""
         self._shares.correct(tenant, tokens, weight)
-        self._order = None if len(self._entries) > 1 else self._order
+        if len(self._entries) > 1:
+            self._stir()
 
     def entries(self) -> tuple[Entry, ...]:
         """Everybody who waits, in order; a copy, so that they may be taken out meanwhile."""
@@ -174,6 +180,8 @@ class Line:
         That is the newcomer itself unless another tenant has more waiting than its own.
         """
         most = self._entries[newcomer]
+        if len(self._tenants) == 1:
+            return newcomer
         heaviest = self._tenants[most.tenant] / most.weight
         for entry in self._ordered():
             load = self._tenants[entry.tenant] / entry.weight
@@ -213,6 +221,9 @@ class Line:
         for position, entry in enumerate(self._ordered(), start=1):
             yield News(entry.request, entry.model, position, length, ahead[entry.model])
             ahead[entry.model] += 1
+
+    def _stir(self) -> None:
+        self._order = self._before = None
 
     def _ordered(self) -> list[Entry]:
         if self._order is None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import get_args
 
 import msgspec
 
-from roost.core.request import OnLoss, ServiceClass
+from roost.core.request import CLASSES, OnLoss, ServiceClass
 from roost.errors import fail
 
 CLASS_HEADER = b"x-roost-class"
@@ -21,7 +20,6 @@ KEY_MAX_CHARS = 255
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,3})?", re.ASCII)
 _EVENT_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 ON_LOSS_HEADER = b"x-roost-on-loss"
-CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 
 
 class Twins(msgspec.Struct, frozen=True):
