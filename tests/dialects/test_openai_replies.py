@@ -25,15 +25,15 @@ from roost.core.events import (
     Usage,
 )
 from roost.dialects.openai_body import ReplyBody, collect
-from roost.dialects.openai_chat_reply import ChatStream, chat_body
-from roost.dialects.openai_completions_reply import CompletionStream, completion_body
+from roost.dialects.openai_chat_reply import chat_body, chat_stream
+from roost.dialects.openai_completions_reply import completion_body, completion_stream
 from roost.dialects.openai_logprobs import finite
 from roost.dialects.openai_options import ReplyOptions
+from roost.dialects.openai_stream import ReplyStream
 from roost.errors import Failure, RoostError
 from roost.text.sse import SseEvent, SseParser
 
-Stream: TypeAlias = ChatStream | CompletionStream
-Make: TypeAlias = Callable[[str, int, str, ReplyOptions], Stream]
+Make: TypeAlias = Callable[[str, int, str, ReplyOptions], ReplyStream]
 MakeBody: TypeAlias = Callable[[str, int, str, ReplyOptions], ReplyBody]
 
 USAGE = Usage(prompt_tokens=10, cached_tokens=6, completion_tokens=2)
@@ -51,10 +51,10 @@ EVENTS: tuple[StreamEvent, ...] = (
     Delta('"😀"\n'),
     Finished("length", USAGE),
 )
-streams = pytest.mark.parametrize("make", [ChatStream, CompletionStream])
+streams = pytest.mark.parametrize("make", [chat_stream, completion_stream])
 
 
-def _stream(make: Make, *, include_usage: bool = False, logprobs: bool = False) -> Stream:
+def _stream(make: Make, *, include_usage: bool = False, logprobs: bool = False) -> ReplyStream:
     options = ReplyOptions(stream=True, include_usage=include_usage, logprobs=logprobs)
     return make("id-1", 1_700_000_000, "org/m", options)
 
@@ -86,13 +86,13 @@ def _json(data: bytes) -> dict[str, object]:
     return found
 
 
-def _run(stream: Stream, events: tuple[StreamEvent, ...] = EVENTS) -> bytes:
+def _run(stream: ReplyStream, events: tuple[StreamEvent, ...] = EVENTS) -> bytes:
     return b"".join(stream.event(event) for event in events)
 
 
 def test_a_chat_stream() -> None:
     """The role comes once and first, then text, one reason, and the mark of the end."""
-    chunks = _chunks(_run(_stream(ChatStream)))
+    chunks = _chunks(_run(_stream(chat_stream)))
     assert [chunk["choices"] for chunk in chunks] == [
         [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}],
         [{"index": 0, "delta": {"content": "naïve "}, "finish_reason": None}],
@@ -112,7 +112,7 @@ def test_a_chat_stream() -> None:
 
 def test_a_completion_stream() -> None:
     """This API has no role; every chunk has text, and the last one the reason."""
-    chunks = _chunks(_run(_stream(CompletionStream)))
+    chunks = _chunks(_run(_stream(completion_stream)))
     assert [chunk["choices"] for chunk in chunks] == [
         [{"index": 0, "text": "naïve ", "logprobs": None, "finish_reason": None}],
         [{"index": 0, "text": '"😀"\n', "logprobs": None, "finish_reason": None}],
@@ -144,16 +144,16 @@ def test_late_facts_are_on_the_last_chunk(make: Make, usage: bool) -> None:
 
 def test_the_head_is_sent_once() -> None:
     """The role chunk may be asked for early; text then does not repeat it."""
-    stream = _stream(ChatStream)
+    stream = _stream(chat_stream)
     assert b'"role":"assistant"' in stream.head()
     assert stream.head() == b""
     assert b"role" not in stream.event(Delta("x"))
-    assert _stream(CompletionStream).head() == b""
+    assert _stream(completion_stream).head() == b""
 
 
 def test_an_empty_answer() -> None:
     """A stream that ends at once still has its role, its reason and its end."""
-    chunks = _chunks(_run(_stream(ChatStream), (Finished("stop", Usage()),)))
+    chunks = _chunks(_run(_stream(chat_stream), (Finished("stop", Usage()),)))
     assert len(chunks) == 2
 
 
@@ -273,7 +273,7 @@ def test_chat_logprobs() -> None:
         [],
     ]
     streamed = []
-    for chunk in _chunks(_run(_stream(ChatStream, logprobs=True), LOGGED)):
+    for chunk in _chunks(_run(_stream(chat_stream, logprobs=True), LOGGED)):
         choice = ChatCompletionChunk.model_validate(chunk, strict=True).choices[0]
         streamed += (choice.logprobs and choice.logprobs.content) or []
     assert streamed == checked.content
@@ -295,7 +295,7 @@ def test_completion_logprobs() -> None:
     }
     assert whole["choices"][0]["logprobs"] == expected  # type: ignore[index]
     joined: dict[str, list[object]] = {name: [] for name in expected}
-    for chunk in _chunks(_run(_stream(CompletionStream, logprobs=True), LOGGED)):
+    for chunk in _chunks(_run(_stream(completion_stream, logprobs=True), LOGGED)):
         for name, values in (chunk["choices"][0]["logprobs"] or {}).items():  # type: ignore[index]
             joined[name] += values
     assert joined == expected
@@ -306,7 +306,7 @@ def test_logprobs_only_on_request(make: Make) -> None:
     """Numbers that nobody asked for are not sent, nor chunks that would hold nothing else."""
     chunks = _chunks(_run(_stream(make), LOGGED))
     assert not any(chunk["choices"][0].get("logprobs") for chunk in chunks)  # type: ignore[index]
-    assert len(chunks) == (4 if make is ChatStream else 3)
+    assert len(chunks) == (4 if make is chat_stream else 3)
     assert b'"logprobs":null' in collect(_body(chat_body), LOGGED)
 
 
@@ -321,7 +321,7 @@ def test_text_arrives_whole(texts: list[str]) -> None:
     """For any text in any pieces, streamed and whole replies hold that text on single lines."""
     events: tuple[StreamEvent, ...] = (*map(Delta, texts), Finished("stop", Usage()))
     expected = "".join(texts).encode("utf-8", "replace").decode()
-    for make in (ChatStream, CompletionStream):
+    for make in (chat_stream, completion_stream):
         sent = _run(_stream(make), events)
         found = [chunk["choices"][0] for chunk in _chunks(sent)]  # type: ignore[index]
         assert "".join(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.core.request import Terms
-from roost.dialects.openai_chat_reply import ChatStream, chat_body
-from roost.dialects.openai_completions_reply import CompletionStream, completion_body
+from roost.dialects.openai_chat_reply import chat_body, chat_stream
+from roost.dialects.openai_completions_reply import completion_body, completion_stream
 from roost.dialects.openai_options import ReplyOptions
 from roost.errors import RoostError
 from roost.fleet.relay import RelaySettings
@@ -45,8 +45,8 @@ class Dialect(msgspec.Struct, frozen=True):
     whole_voice: Callable[[str, int, str, ReplyOptions], WholeVoice]
 
 
-CHAT = Dialect("openai", "chat", "chatcmpl-", ChatStream, chat_body)
-COMPLETIONS = Dialect("openai", "completions", "cmpl-", CompletionStream, completion_body)
+CHAT = Dialect("openai", "chat", "chatcmpl-", chat_stream, chat_body)
+COMPLETIONS = Dialect("openai", "completions", "cmpl-", completion_stream, completion_body)
 
 
 class GenerationSettings(msgspec.Struct, frozen=True):
