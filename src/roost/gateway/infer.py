@@ -29,6 +29,7 @@ from roost.fleet import refusals
 from roost.fleet.conversation_effects import Begin, ConversationEffect, Gone, Refuse
 from roost.fleet.conversations import Conversations, ConversationSettings, conversation_key
 from roost.fleet.relay import RelaySettings
+from roost.gateway.alarm import Alarm
 from roost.gateway.asked import Twins, twins
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.infer_outlet import InferOutlet
@@ -87,8 +88,8 @@ class Infer:
         self._settings = settings
         self.conversations = Conversations(settings.conversations)
         self._speeches: dict[RequestId, Speech] = {}
-        self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self._alarm = Alarm(self._loop, self._tick)
 
     def infer(self, call: Call) -> None:
         """POST /coordinator/infer."""
@@ -179,7 +180,7 @@ class Infer:
                 case Gone(_, why):
                     self._mind.metrics("roost_conversations_gone_total", why).inc()
         self._count()
-        self._arm()
+        self._alarm.set(self.conversations.next_tick())
 
     def _count(self) -> None:
         counts, metrics = self.conversations.counts(), self._mind.metrics
@@ -300,20 +301,9 @@ class Infer:
 
     def close(self) -> None:
         """Stop the clock."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _arm(self) -> None:
-        when = self.conversations.next_tick()
-        if when is None or (self._timer is not None and self._timer.when() <= when):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._tick)
+        self._alarm.end()
 
     def _tick(self) -> None:
-        self._timer = None
         self._perform(self.conversations.on_tick(self._mind.now_s))
 
 

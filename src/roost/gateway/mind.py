@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from roost.fleet import refusals
 from roost.gateway import accounts, perform
+from roost.gateway.alarm import Alarm
 
 if TYPE_CHECKING:
     from roost.core.events import Finished, Started
@@ -49,7 +50,7 @@ class Mind:
         self._awaited: dict[NodeId, asyncio.Event] = {}
         self._patient: dict[tuple[RequestId, int], tuple[asyncio.TimerHandle, Freed]] = {}
         self._performing = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop, self._tick)
 
     @property
     def now_s(self) -> float:
@@ -243,9 +244,7 @@ class Mind:
         for timer, _ in self._patient.values():
             timer.cancel()
         self._patient.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.end()
 
     def _feed(self, effects: list[Effect]) -> None:
         """Perform effects in order; those that performing brings about come after them."""
@@ -272,13 +271,7 @@ class Mind:
 
     def _arm(self) -> None:
         delay = min(IDLE_TICK_S, self.coordinator.next_tick(self.now_s))
-        when = self.now_s + max(0.0, delay)
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._tick)
+        self._alarm.set(self.now_s + max(0.0, delay))
 
     def _tick(self) -> None:
-        self._timer = None
         self._feed(self.coordinator.on_tick(self.now_s))

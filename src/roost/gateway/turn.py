@@ -24,6 +24,7 @@ from roost.core.events import (
 )
 from roost.core.request import Continuation
 from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Seal, Send
+from roost.gateway.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,7 +146,7 @@ class Turn:
         self._listener: Listener | None = None
         self._todo: deque[RelayEffect] = deque()
         self._busy = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop, self._tick)
         self._patience: asyncio.TimerHandle | None = None
         self._slow = self._filling = False
 
@@ -171,7 +172,7 @@ class Turn:
     def begin(self, listener: Listener) -> None:
         """Start the clock; from now on `listener` hears what happens."""
         self._listener = listener
-        self._arm()
+        self._alarm.set(self.relay.next_tick())
 
     # --- from the coordinator
 
@@ -302,7 +303,7 @@ class Turn:
             if self._todo:
                 self._loop.call_soon(self.apply, [])
             elif self.relay.outcome is None:
-                self._arm()
+                self._alarm.set(self.relay.next_tick())
             else:
                 self._close()
 
@@ -363,25 +364,12 @@ class Turn:
 
     def _close(self) -> None:
         self._calm()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.end()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.depart(self)
             if self.keeper is not None:
                 self.keeper.over(self)
 
-    def _arm(self) -> None:
-        # A deadline that moves back with every write would cost a timer per event; a timer that
-        # fires early costs one harmless tick, so only an earlier deadline replaces a set timer.
-        when = self.relay.next_tick()
-        if when is None or (self._timer is not None and self._timer.when() <= when):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         self.apply(self.relay.on_tick(self._loop.time()))

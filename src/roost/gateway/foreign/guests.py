@@ -25,6 +25,7 @@ from roost.fleet.workers import (
     Workers,
     WorkerSettings,
 )
+from roost.gateway.alarm import Alarm
 from roost.gateway.foreign.address import OFF, Net, admitted, literal, read_url
 from roost.gateway.foreign.calls import SESSIONS, WorkerCalls
 from roost.gateway.front.rendering import JSON_BODY
@@ -71,7 +72,7 @@ class Guests:
         self._workers = Workers(settings.workers, self._loop.time())
         self._calls: dict[str, WorkerCalls] = {}
         self._tasks = Tasks()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop, self._tick)
 
     def add_to(self, routes: Routes, admit: Authorise) -> None:
         """Put the endpoint into the table; `admit` checks join tokens, and no key opens it."""
@@ -79,8 +80,7 @@ class Guests:
 
     async def close(self) -> None:
         """Stop the clock, and end every call."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.end()
         await self._tasks.close()
         for calls in self._calls.values():
             calls.close()
@@ -153,16 +153,9 @@ class Guests:
                     self._mind.log.warning("worker_left", worker=worker)
                 case Refresh() | Rest():
                     pass
-        self._arm()
-
-    def _arm(self) -> None:
-        due = self._workers.next_tick()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if due is None else self._loop.call_at(due, self._tick)
+        self._alarm.set(self._workers.next_tick())
 
     def _tick(self) -> None:
-        self._timer = None
         self._perform(self._workers.on_tick(self._loop.time()))
 
     # Views.
