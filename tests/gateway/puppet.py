@@ -25,6 +25,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Vacate,
     Waiting,
     Want,
     Welcome,
@@ -44,6 +45,7 @@ def status(slots: int = 2, models: tuple[ModelId, ...] = (MODEL,)) -> NodeStatus
         ),
         in_flight=0,
         max_in_flight=slots,
+        vacant=False,
     )
 
 
@@ -64,6 +66,7 @@ class Puppet:
         self.opened: list[Open] = []
         self.cancelled: list[StreamId] = []
         self.wanted: list[ModelId] = []
+        self.vacant: list[bool] = []
         self.on_open: Callable[[Open], None] | None = None
         self._pump.start_with(end.start())
 
@@ -124,5 +127,7 @@ class Puppet:
                 self.cancelled.append(message.stream)
             case Want():
                 self.wanted.append(message.model)
+            case Vacate():
+                self.vacant.append(message.vacant)
             case _:
                 return

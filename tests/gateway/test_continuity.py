@@ -37,14 +37,14 @@ async def stage() -> AsyncIterator[Stage]:
     async with staged(settings, journal=Journal(None, JournalSettings())) as made:
         for name in ("a", "b"):
             node = made.add_node(name)
-            node.on_open = _holding(node, 0)
+            node.on_open = holding(node, 0)
             made.nodes.append(node)
         await until(joined(made, 2), what="both joined")
         await made.ready()
         yield made
 
 
-def _holding(node: Puppet, cached: int) -> Callable[[Open], None]:
+def holding(node: Puppet, cached: int) -> Callable[[Open], None]:
     """Let a puppet answer `yes`, with so much of the prompt cached."""
 
     def answer(opened: Open) -> None:
@@ -66,11 +66,11 @@ async def _loses_its_runtime(stage: Stage, home: Puppet) -> None:
     home.report(msgspec.structs.replace(report, runtimes=()))
     state = stage.gateway.mind.coordinator
     await until(lambda: any(not n.runtimes for n in state.fleet()), what="the report is in")
-    home.on_open = _holding(home, 0)
+    home.on_open = holding(home, 0)
 
 
 async def _forgets(_: Stage, home: Puppet) -> None:
-    home.on_open = _holding(home, LEFT)
+    home.on_open = holding(home, LEFT)
 
 
 async def _drains(stage: Stage, home: Puppet) -> None:
@@ -91,7 +91,7 @@ async def _first(stage: Stage, path: str, body: dict[str, object]) -> Puppet:
     assert (reply.status, reply.headers["x-roost-placement"]) == (200, "cold")
     home = next(node for node in stage.nodes if node.opened)
     for node in stage.nodes:
-        node.on_open = _holding(node, HELD - 1 if node is home else 0)
+        node.on_open = holding(node, HELD - 1 if node is home else 0)
     return home
 
 

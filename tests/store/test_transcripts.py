@@ -191,3 +191,15 @@ def test_what_was_removed_makes_no_others_give_way(shelf: Shelf) -> None:
     assert shelf.text_bytes == 200
     assert shelf.shrink(200) == 0
     assert shelf.recall(key("kept")) is not None
+
+
+def test_a_conversation_that_was_moved_is_where_it_is_now(shelf: Shelf) -> None:
+    """Its place changes and nothing else, its age included; of what is not kept nothing is made."""
+    shelf.note(said("a", "one", "uno", 1.0))
+    before = shelf.recall(key("a"))
+    moved = Pin(NodeId("n2"), ModelId("m"), 77)
+    shelf.repin(key("a"), moved)
+    shelf.repin(key("b"), moved)
+    assert before is not None
+    assert shelf.recall(key("a")) == msgspec.structs.replace(before, pin=moved)
+    assert (shelf.owner(key("a")), shelf.owner(key("b"))) == (TENANT, None)

@@ -30,6 +30,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Vacate,
     Want,
     Welcome,
 )
@@ -58,6 +59,7 @@ FROM_GATEWAY: list[FromGateway] = [
     Credit(StreamId(1), 4),
     Cancel(StreamId(1)),
     Want(ModelId("m")),
+    Vacate(vacant=True),
     Goodbye(BUSY, again=False),
     Ping(2),
     Pong(2),

@@ -9,6 +9,7 @@ import msgspec
 
 from roost.errors import fail
 from roost.fleet.conversations import ConversationSettings
+from roost.fleet.handover import HandoverSettings
 from roost.gateway.archive import ArchiveSettings
 from roost.gateway.identity import IdentitySettings
 from roost.gateway.infer import InferSettings
@@ -43,6 +44,16 @@ def infer_settings(settings: Settings, relay: RelaySettings) -> InferSettings:
         legacy_503=settings.coordinator_legacy_503,
         release_wait_s=settings.conversations_release_wait_s,
         terminal_event=not settings.coordinator_omit_terminal,
+    )
+
+
+def handover_settings(settings: Settings) -> HandoverSettings:
+    """Return how conversations leave a node that is drained."""
+    return HandoverSettings(
+        at_once=settings.handover_at_once,
+        tries=settings.handover_tries,
+        wait_s=settings.handover_wait_s,
+        retry_s=settings.handover_retry_s,
     )
 
 

@@ -8,7 +8,10 @@ from urllib.parse import quote
 from roost.cli import options
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping
+
+    from roost.config import Settings
 
 DESCRIPTION = """\
 Show the nodes of a gateway: the one that runs here, or the one at --url. A key goes into
@@ -36,16 +39,29 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def change_node(verb: str, description: str, arguments: list[str]) -> int:
-    """Run a verb that changes one node, and show that node."""
+def node_parser(verb: str, description: str) -> ArgumentParser:
+    """Make a parser for a verb that changes one node."""
     parser = options.parser(verb, description, ("url", "api_key"))
     parser.add_argument("node", metavar="NODE", help="its id, as `roost fleet` shows it")
-    parsed = parser.parse_args(arguments)
+    return parser
+
+
+def change_node(verb: str, parsed: Namespace) -> Settings:
+    """Run a verb that changes one node, and show that node."""
     from roost.cli.client import ask
 
+    settings = options.load(parsed).settings
     path = f"/roost/v1/nodes/{quote(parsed.node, safe='')}/{verb}"
-    print(row(ask(options.load(parsed).settings, path, "POST")))
-    return 0
+    print(row(ask(settings, path, "POST")))
+    return settings
+
+
+def held(node: Mapping[str, object]) -> int:
+    """Count the sessions that a node holds: in slots, idle or not, and put aside."""
+    runtimes, aside = node["runtimes"], node.get("sessions")
+    assert isinstance(runtimes, list), "a node has a list of runtimes"
+    seated = [slot for view in runtimes for slot in view["slots"] if slot["tokens"] > 0]
+    return len(seated) + (int(aside["ram"] + aside["disk"]) if isinstance(aside, dict) else 0)
 
 
 def row(node: Mapping[str, object]) -> str:
@@ -58,4 +74,6 @@ def row(node: Mapping[str, object]) -> str:
     # A node that has left was draining last; that it is gone says more.
     state = "draining" if node["draining"] and node["state"] != "dead" else node["state"]
     flight = f"{node['in_flight']}/{node['max_in_flight']} in flight"
+    if node.get("sessions") is not None:
+        flight += f"  {held(node)} sessions"
     return f"{node['id']}  {node['name']}  {state}  {flight}  {names}"

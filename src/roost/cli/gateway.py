@@ -29,6 +29,7 @@ FLEET_ONLY = (
     "affinity.",
     "session.",
     "conversations.",
+    "handover.",
     "transcripts.",
     "coordinator.",
     "stream.on_full",

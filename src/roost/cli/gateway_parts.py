@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from roost.cli.conversation_parts import archive_settings, infer_settings
+from roost.cli.conversation_parts import archive_settings, handover_settings, infer_settings
 from roost.cli.guest_parts import guest_settings
 from roost.errors import fail
 from roost.fleet.idempotency import IdempotencySettings
@@ -66,6 +66,7 @@ GATEWAY_SETTINGS = (
     "session.",
     "receipts.",
     "conversations.",
+    "handover.",
     "transcripts.",
     "coordinator.",
     "breaker.",
@@ -250,6 +251,7 @@ def gateway_settings(
         ),
         infer=infer_settings(settings, relay),
         archive=archive_settings(settings),
+        handover=handover_settings(settings),
         identity=identity or IdentitySettings(life=life),
         guests=guest_settings(settings),
     )

@@ -154,6 +154,10 @@ TABLE: tuple[Setting, ...] = (
     _seconds("conversations.release_wait_s", 1, "Until the place of the turn before is free."),
     _seconds("conversations.idle_ttl_s", 300, "Without a turn until its place is let go."),
     _seconds("conversations.lifetime_s", 86_400, "After which a conversation's place ends."),
+    Setting("handover.at_once", 2, "conversations", "Of drained nodes, moved at a time.", least=1),
+    Setting("handover.tries", 3, "tries", "To move one, until it is left as it is.", least=1),
+    _seconds("handover.wait_s", 60, "How long moving one may take."),
+    _seconds("handover.retry_s", 5, "Until one that could not be moved is tried again."),
     _choice("transcripts.keep", "disk memory off", "Where the words of named conversations go."),
     Setting("transcripts.retention_days", 7, "days", "From the last turn.", least=1, most=3650),
     _bytes("transcripts.disk_max_bytes", 1_073_741_824, "Most they take on disk.", 65_536),
@@ -332,6 +336,10 @@ class Settings(NamedTuple):
     conversations_release_wait_s: float
     conversations_idle_ttl_s: float
     conversations_lifetime_s: float
+    handover_at_once: int
+    handover_tries: int
+    handover_wait_s: float
+    handover_retry_s: float
     transcripts_keep: str
     transcripts_retention_days: int
     transcripts_disk_max_bytes: int

@@ -8,8 +8,12 @@ from roost.core.ids import ModelId, NodeId
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """Where a conversation's KV is: `tokens` of it, of this model, on this node."""
+    """Where a conversation's KV is: `tokens` of it, of this model, on this node.
+
+    `moved` is why it is not where its last turn ran, "" where it is.
+    """
 
     node: NodeId
     model: ModelId
     tokens: int = 0
+    moved: str = ""

@@ -110,7 +110,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     per model. `rss_bytes` and `load_1m` are telemetry; None where the platform does not tell.
     `loads` has the models without a runtime for which there is no room just so; None from a node
     that neither counts room nor understands `Want`. `max_runtimes` and `max_runtime_bytes` are its
-    limits, 0 for none. `sessions` is what it has put aside.
+    limits, 0 for none. `sessions` is what it has put aside. `vacant` says that it keeps nothing
+    idle, because every gateway has asked for that; None from a node that does not understand it.
     """
 
     models: tuple[ModelOffer, ...]
@@ -124,3 +125,4 @@ class NodeStatus(msgspec.Struct, frozen=True):
     max_runtimes: int = 0
     max_runtime_bytes: int = 0
     sessions: SessionsView = SessionsView()
+    vacant: bool | None = None

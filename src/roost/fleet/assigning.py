@@ -10,7 +10,7 @@ from roost.fleet import refusals
 from roost.fleet.affinity import Home
 from roost.fleet.books import Books
 from roost.fleet.calls import Attempt, Call
-from roost.fleet.effects import Dispatch
+from roost.fleet.effects import Dispatch, Placement
 from roost.fleet.field import Field, field_of
 from roost.fleet.leases import Share
 from roost.fleet.placing import Placer
@@ -121,13 +121,15 @@ class Assigner:
         if call.terms.compacted is not None:
             # Whatever its KV was, it is that of another past; nothing of it was to be found again.
             choice = msgspec.structs.replace(choice, placement="moved", why="compacted")
-        why = "runtime_back" if choice.node in call.resting else choice.why
+        placement, why = _placed(call, choice)
         prefill = ask.prompt_tokens - (ask.cached_tokens if choice.placement == "warm" else 0)
         tokens = prospects.need_tokens(call, chosen)
         share = Share(tokens, max(0, prefill), recovering=call.failures > 0, since_s=now)
         books.leases.take(call.id, call.attempt, choice.node, call.model, share)
         predicted_s = prospects.predicted_s(ask, chosen)
-        attempt = Attempt(call.attempt, choice, why, now, predicted_s, resumes_at=call.resumes_at)
+        attempt = Attempt(
+            call.attempt, choice, placement, why, now, predicted_s, resumes_at=call.resumes_at
+        )
         # What a loss in mid-answer costs is told by its replays, what compaction does by itself.
         told_otherwise = call.resumes_at or call.terms.compacted is not None
         attempt.home_tokens = 0 if told_otherwise else ask.sure_tokens
@@ -140,7 +142,7 @@ class Assigner:
                 request=call.id,
                 attempt=call.attempt,
                 node=choice.node,
-                placement=choice.placement,
+                placement=placement,
                 why=why,
                 queued_s=call.queued_s,
                 deadline_s=call.left_s(now),
@@ -169,6 +171,14 @@ class Assigner:
         if registry.settled():
             return refusals.model_not_found(call.model)
         return refusals.nobody_connected(hint_s)
+
+
+def _placed(call: Call, choice: Choice) -> tuple[Placement, str]:
+    """How the node relates to the home that the client knows of, and why it was chosen."""
+    pin = call.terms.pin
+    if choice.placement == "warm" and pin is not None and pin.moved and pin.node == choice.node:
+        return "moved", pin.moved
+    return choice.placement, "runtime_back" if choice.node in call.resting else choice.why
 
 
 def _needs_another(field: Field, ask: Ask) -> bool:

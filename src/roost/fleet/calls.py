@@ -11,6 +11,7 @@ from roost.core.events import Started
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId
 from roost.core.request import Terms
 from roost.errors import Failure
+from roost.fleet.effects import Placement
 from roost.fleet.routing import Choice
 from roost.fleet.said import Said
 
@@ -31,7 +32,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Attempt:
-    """One dispatch: the choice behind it, why it was made, and what came of it when.
+    """One dispatch: the choice behind it, what it means for the client and why, what came of it.
 
     `resumes_at` is after how many tokens of the answer it goes on, 0 for an answer of its own.
     `home_tokens` are what its home was believed to hold of the prompt, or to have held.
@@ -39,6 +40,7 @@ class Attempt:
 
     attempt: int
     choice: Choice
+    placement: Placement
     why: str
     dispatched_s: float
     predicted_s: float | None

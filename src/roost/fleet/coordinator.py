@@ -24,6 +24,7 @@ from roost.fleet.books import Books
 from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Effect, Report
 from roost.fleet.homecoming import found
+from roost.fleet.leaving import Leaving
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.placing import Placer
 from roost.fleet.receipts import Receipt, receipt_of
@@ -43,6 +44,7 @@ class Coordinator:
         self._placer = Placer(self._books)
         self._assigner = Assigner(self._books, self._placer)
         self._mishaps = Mishaps(self._books, self._assigner.hope)
+        self._leaving = Leaving(self._books)
         self._told_s = 0.0
 
     # Nodes.
@@ -259,18 +261,22 @@ class Coordinator:
 
     def on_drain_node(self, node: NodeId, now: float) -> list[Effect]:
         """Give a node no new work; what runs there may finish. Holds until `on_undrain_node`."""
-        return self._park(node, now, parked=True)
+        self._leaving.park(node, parked=True)
+        return self._settle(now)
 
     def on_undrain_node(self, node: NodeId, now: float) -> list[Effect]:
         """Give a node work again."""
-        return self._park(node, now, parked=False)
-
-    def _park(self, node: NodeId, now: float, *, parked: bool) -> list[Effect]:
-        if self._books.registry.park(node, parked=parked):
-            self._books.prospects.board.reshape()
-            reason = "drained" if parked else "undrained"
-            self._books.out.append(Report("node_state", node=node, reason=reason))
+        self._leaving.park(node, parked=False)
         return self._settle(now)
+
+    def on_handed_over(self, node: NodeId) -> list[Effect]:
+        """Its conversations are elsewhere; of no consequence for a node that is not drained."""
+        self._leaving.handed_over(node)
+        return self._books.drained()
+
+    def leaving(self) -> tuple[NodeId, ...]:
+        """Nodes whose conversations have to go elsewhere."""
+        return self._leaving.nodes()
 
     # Time.
 
@@ -418,7 +424,7 @@ class Coordinator:
 
 def _kept(call: Call, started: Started) -> bool:
     """Whether a home had what it was believed to hold of a conversation that has a past."""
-    placement, home_tokens = call.now_on.choice.placement, call.now_on.home_tokens
+    home_tokens, cached_tokens = call.now_on.home_tokens, started.cached_tokens
     if not home_tokens and not call.terms.has_past:
         return True
-    return found(placement, home_tokens, started.cached_tokens) == "warm"
+    return found("warm", home_tokens, cached_tokens) == "warm"

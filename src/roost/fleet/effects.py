@@ -104,11 +104,19 @@ class Want(msgspec.Struct, frozen=True):
     model: ModelId
 
 
+class Vacate(msgspec.Struct, frozen=True):
+    """Tell a node whether anybody comes back to what it holds: not while it is `vacant`."""
+
+    node: NodeId
+    vacant: bool
+
+
 class Report(msgspec.Struct, frozen=True):
     """Something an operator would want to know; logged once and counted.
 
     A `node_state` without a `state` has a `reason`: `breaker_open` and `breaker_closed` of a node
-    for a model, `drained` and `undrained` by an operator.
+    for a model, `drained` and `undrained` by an operator, `handed_over` once its conversations are
+    elsewhere.
     """
 
     event: Literal[
@@ -127,4 +135,4 @@ class Report(msgspec.Struct, frozen=True):
     model: ModelId | None = None
 
 
-Effect: TypeAlias = Dispatch | Withdraw | Answer | Waiting | Disconnect | Want | Report
+Effect: TypeAlias = Dispatch | Withdraw | Answer | Waiting | Disconnect | Want | Vacate | Report

@@ -164,7 +164,7 @@ def receipt_of(call: Call, outcome: str, now: float) -> Receipt:
 
 
 def _view(one: Attempt, call: Call) -> AttemptView:
-    choice, arrived_s, placement = one.choice, call.arrived_s, one.choice.placement
+    choice, arrived_s, placement = one.choice, call.arrived_s, one.placement
     lost = 0
     if one.started is not None:
         held = one.home_tokens, one.started.cached_tokens

@@ -21,7 +21,8 @@ class Node:
 
     `others` is how much it does for other gateways, by its last status. `salt` is its own number
     for hashing. `crowded` has the models for which there is no room just so. `parked` means that an
-    operator wants it to get no new work.
+    operator wants it to get no new work, `vacated` that it was told on this link that nobody comes
+    back to what it holds.
     """
 
     id: NodeId
@@ -33,6 +34,7 @@ class Node:
     others: int = 0
     salt: int = 0
     parked: bool = False
+    vacated: bool = False
     status: NodeStatus | None = None
     offers: dict[ModelId, ModelOffer] = field(default_factory=dict)
     runtimes: dict[ModelId, RuntimeView] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from roost.errors import Failure
 
 if TYPE_CHECKING:
     from roost.core.ids import ConversationKey, TenantId
+    from roost.core.pin import Pin
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
     from roost.store.journal import Journal, Work
@@ -23,6 +24,10 @@ PRUNE_S = 3600.0
 
 Recalled: TypeAlias = "Callable[[KeptConversation | Failure | None], None]"
 """Told what is kept of a conversation, None where nothing is, or why that cannot be read."""
+
+
+Whole: TypeAlias = "Callable[[tuple[TenantId, KeptConversation] | Failure | None], None]"
+"""The same, with whose it is."""
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True):
@@ -62,6 +67,23 @@ class Archive:
             done(None)
         else:
             self._ask(lambda shelves: shelves.recall(key), told)
+
+    def recall_whole(self, key: ConversationKey, done: Whole) -> None:
+        """Look up what was said and whose it is, for work that no request of theirs has begun."""
+
+        def told(result: object) -> None:
+            assert result is None or isinstance(result, tuple | Failure)
+            done(result)
+
+        if self._journal is None:
+            done(None)
+        else:
+            self._ask(lambda shelves: shelves.recall_whole(key), told)
+
+    def repin(self, key: ConversationKey, pin: Pin) -> None:
+        """Note that a conversation's KV is elsewhere now."""
+        if self._journal is not None:
+            self._ask(lambda shelves: shelves.repin(key, pin), _nothing)
 
     def note(self, turn: SaidTurn, done: Callable[[], None]) -> None:
         """Keep a turn; `done` is told once, when it is kept or cannot be waited for any more."""

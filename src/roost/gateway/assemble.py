@@ -12,6 +12,7 @@ import msgspec
 from roost.dialects.infer_views import Caps
 from roost.errors import Failure
 from roost.fleet.coordinator import Coordinator
+from roost.fleet.handover import HandoverSettings
 from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.admin import Admin
@@ -24,6 +25,7 @@ from roost.gateway.front.guard import guarded
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.server import Front, open_front
 from roost.gateway.generation import Generation, GenerationSettings
+from roost.gateway.handover import Handovers
 from roost.gateway.identity import Identity, IdentitySettings
 from roost.gateway.infer import Infer, InferSettings
 from roost.gateway.infer_outlet import errors_by_path
@@ -63,6 +65,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     infer: InferSettings = InferSettings()
     archive: ArchiveSettings = ArchiveSettings()
     identity: IdentitySettings = IdentitySettings()
+    handover: HandoverSettings = HandoverSettings()
     guests: GuestSettings = GuestSettings()
 
 
@@ -93,6 +96,7 @@ class Gateway:
         self._archive = Archive(journal, settings.archive, self.metrics, self._log)
         self.infer = Infer(self.mind, self._archive, settings.infer, lifelines, identity)
         self._guests = Guests(settings.guests, self.mind)
+        self._handovers = Handovers(self.mind, self._archive, self.infer, settings.handover)
         self._gate = Gate(self._allowed(), authorise)
         self.front: Front | None = None
 
@@ -130,6 +134,7 @@ class Gateway:
         if self.front is not None:
             await self.front.close(grace_s)
         self._reattach.give_up()
+        self._handovers.close()
         self.mind.close()
         self.infer.close()
         await self._archive.close()

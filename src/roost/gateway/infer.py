@@ -265,6 +265,10 @@ class Infer:
         wait_s = self._settings.release_wait_s
         self._mind.when_free(turn, wait_s, partial(self._ended, turn.terms.request_id, speech.pin))
 
+    def on_worked(self, effects: list[ConversationEffect]) -> None:
+        """Work on a conversation in the background is over: turns that came meanwhile begin."""
+        self._perform(effects)
+
     def _ended(self, request: RequestId, pin: Pin | None) -> None:
         self._perform(self.conversations.on_ended(request, pin, self._mind.now_s))
 

@@ -229,6 +229,10 @@ class Mind:
         change = coordinator.on_drain_node if parked else coordinator.on_undrain_node
         self._feed(change(node, self.now_s))
 
+    def handed_over(self, node: NodeId) -> None:
+        """Nobody comes back any more to what a node holds."""
+        self._feed(self.coordinator.on_handed_over(node))
+
     # --- the end, and the clock
 
     def drain(self) -> None:

@@ -28,6 +28,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Vacate,
     Want,
 )
 from roost.wire.pump import Pump, PumpSettings
@@ -168,6 +169,10 @@ class NodeLink:
     def want(self, model: ModelId) -> None:
         """Ask the node to load a model, if it likes."""
         self._pump.post(Want(model))
+
+    def vacate(self, *, vacant: bool) -> None:
+        """Say whether anybody comes back through this gateway to what the node holds."""
+        self._pump.post(Vacate(vacant))
 
     def cancel(self, request: RequestId, attempt: int) -> None:
         """Stop an attempt in whatever phase it is."""

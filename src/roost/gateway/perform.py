@@ -10,6 +10,7 @@ from roost.fleet.effects import (
     Dispatch,
     Effect,
     Report,
+    Vacate,
     Waiting,
     Want,
     Withdraw,
@@ -62,6 +63,8 @@ def perform(office: Office, effect: Effect) -> None:
             _disconnect(office, effect)
         case Want():
             _want(office, effect)
+        case Vacate():
+            _vacate(office, effect)
         case Report():
             _report(office, effect)
         case _:
@@ -115,6 +118,12 @@ def _want(office: Office, effect: Want) -> None:
     if link is not None:
         office.log.info("model_wanted", node=effect.node, model=effect.model)
         link.want(effect.model)
+
+
+def _vacate(office: Office, effect: Vacate) -> None:
+    link = office.links.get(effect.node)
+    if link is not None:
+        link.vacate(vacant=effect.vacant)
 
 
 def _report(office: Office, effect: Report) -> None:

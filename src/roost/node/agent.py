@@ -81,6 +81,7 @@ class Agent:
         self._loads_told = 0
         self._fences = Fences(settings.fences_max)
         self._draining = False
+        self._vacating: set[int] = set()
         self._rss_bytes: int | None = None
         self._load_1m: float | None = None
 
@@ -97,6 +98,7 @@ class Agent:
         """The link is gone, and with it everybody who waited for what it carried."""
         if link in self._outgoing.links:
             self._outgoing.links.remove(link)
+            self._vacating.discard(link)
             self._reporter.on_link_down(link)
         for stream in self._desk:
             if stream.key.link == link:
@@ -116,6 +118,17 @@ class Agent:
                 self._workshop.cancel(stream, now)
                 return self._finish_changed(now)
         return self._finish(now)
+
+    def on_vacate(self, link: int, vacant: bool, now: float) -> list[Effect]:  # noqa: FBT001
+        """A gateway says whether anybody comes back through it to what is here.
+
+        It is no business of one gateway what others have here: all have to say so.
+        """
+        if vacant and link in self._outgoing.links:
+            self._vacating.add(link)
+        else:
+            self._vacating.discard(link)
+        return self._finish_changed(now)
 
     # Runtimes.
 
@@ -289,6 +302,7 @@ class Agent:
             max_runtimes=room.max_runtimes,
             max_runtime_bytes=room.max_bytes,
             sessions=self._workshop.sessions.view(),
+            vacant=self._is_vacant,
         )
 
     def statistics(self) -> AgentStatistics:
@@ -306,6 +320,10 @@ class Agent:
             stalls=self._workshop.stalls,
             draining=self._draining,
         )
+
+    @property
+    def _is_vacant(self) -> bool:
+        return bool(self._vacating) and self._vacating == self._outgoing.links
 
     def _open(self, key: StreamKey, message: Open, now: float) -> list[Effect]:
         failure = self._why_not(message) if self._owns(message, now) else FENCED
@@ -365,6 +383,8 @@ class Agent:
     def _finish(self, now: float) -> list[Effect]:
         self._notice_own_sleep(now)
         self._workshop.fill(now)
+        if self._is_vacant:
+            self._workshop.forget(None)
         if self._workshop.loads != self._loads_told:
             self._loads_told = self._workshop.loads
             self._reporter.on_news()

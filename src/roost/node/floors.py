@@ -67,7 +67,7 @@ class Floors:
         """A runtime has ended: what was told to stop has stopped."""
         self._unloading.discard(runtime)
 
-    def forget(self, tenant: TenantId) -> None:
+    def forget(self, tenant: TenantId | None) -> None:
         """Nobody asks for this tenant any more: its content in slots is nobody's."""
         for floor in self._floors.values():
             floor.slots.forget(tenant)

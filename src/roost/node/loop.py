@@ -27,7 +27,17 @@ from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import NodeEnd
 from roost.wire.link_tables import Close
 from roost.wire.memory import NodeConnection
-from roost.wire.messages import Cancel, Credit, FromGateway, Goodbye, Hello, Open, Want, Welcome
+from roost.wire.messages import (
+    Cancel,
+    Credit,
+    FromGateway,
+    Goodbye,
+    Hello,
+    Open,
+    Vacate,
+    Want,
+    Welcome,
+)
 from roost.wire.pump import Pump, PumpSettings
 
 IDLE_TICK_S = 60.0
@@ -151,6 +161,8 @@ class NodeLoop:
                 await self._hands.tell(partial(self._agent.on_message, link, message))
             case Want():
                 await self._hands.tell(partial(self._agent.on_preload, message.model))
+            case Vacate():
+                await self._hands.tell(partial(self._agent.on_vacate, link, message.vacant))
             case _:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
 

@@ -233,11 +233,11 @@ class Sessions:
         one.place = "ram"
         return self._forget(one, counts=False)
 
-    def forget(self, tenant: TenantId) -> list[Effect]:
-        """Nobody comes back to what this tenant has here; what is being moved goes behind that."""
+    def forget(self, tenant: TenantId | None) -> list[Effect]:
+        """Nobody comes back to what this tenant, or anybody, has; what moves is let go of then."""
         effects: list[Effect] = []
         for one in self:
-            if one.tenant != tenant:
+            if tenant not in {None, one.tenant}:
                 continue
             one.is_unwanted = True
             if one.place in TAKEABLE:

@@ -158,13 +158,13 @@ class Slots:
         slot.known = pack(kept)
         slot.held = len(kept) if held is None else held
 
-    def forget(self, tenant: TenantId) -> None:
-        """Nobody comes back to what this tenant has here: its idle slots count as empty.
+    def forget(self, tenant: TenantId | None) -> None:
+        """Nobody comes back to what this tenant, or anybody, has here: idle slots count as empty.
 
         One whose content is being written is still nobody's until that has ended.
         """
         for slot in self._slots:
-            if slot.state in ("free", "moving") and slot.tenant == tenant:
+            if slot.state in ("free", "moving") and tenant in {None, slot.tenant}:
                 slot.tenant, slot.known, slot.held, slot.used = None, b"", 0, 0
 
     def views(self) -> tuple[SlotView, ...]:

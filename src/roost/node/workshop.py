@@ -305,8 +305,8 @@ class Workshop:
                 self._residency.retire(residence.runtime)
                 self.floors.unload(residence.runtime)
 
-    def forget(self, tenant: TenantId) -> None:
-        """Nobody asks for this tenant any more: what is kept of it takes no room."""
+    def forget(self, tenant: TenantId | None) -> None:
+        """Nobody asks for this tenant, or for anybody, any more: what is kept takes no room."""
         self.floors.forget(tenant)
         for effect in self.sessions.forget(tenant):
             self._outgoing.add(effect)

@@ -101,6 +101,12 @@ METRICS: tuple[Metric, ...] = (
         "roost_conversations_gone_total", "counter", ("why",), "Conversations let go of, as idle."
     ),
     Metric(
+        "roost_handovers_total",
+        "counter",
+        ("outcome",),
+        "Conversations of drained nodes: moved, failed, or nothing_kept of them.",
+    ),
+    Metric(
         "roost_reattach_total",
         "counter",
         ("result",),
@@ -116,7 +122,7 @@ EVENTS: dict[str, str] = {
     "stopping": "A signal asked for the end: TERM within the drain's grace, INT at once.",
     "reload_refused": "HUP found a setting that is wrong; what was in force stays.",
     "node_joined": "A node's link is up and its first report has arrived.",
-    "node_state": "A link state changed, an operator drained or undrained, or a breaker moved.",
+    "node_state": "A link state changed, a drain began, moved all or ended, or a breaker moved.",
     "node_left": "A node's link is gone.",
     "node_clash": "A node has joined with the identity of one that is joined; that one has to go.",
     "node_refused": "A node tried to join and was turned away.",
@@ -134,6 +140,7 @@ EVENTS: dict[str, str] = {
     "fields_ignored": "A request had fields that roost does not know; they were ignored.",
     "session_ignored": "A session token said nothing: malformed, of another key, forged, expired.",
     "transcript_lost": "A turn could not be kept: the disk failed or is too slow.",
+    "conversation_moved": "A conversation of a drained node was computed anew elsewhere.",
     "transcripts_degraded": "The disk takes no conversations, so memory does; or does again.",
     "model_wanted": "A node was asked to load a model.",
     "runtime_loading": "A runtime is being started.",

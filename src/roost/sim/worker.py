@@ -51,6 +51,7 @@ from roost.wire.messages import (
     FromGateway,
     Hello,
     Open,
+    Vacate,
     Want,
     Welcome,
 )
@@ -258,6 +259,8 @@ class Worker:
             self._count()
         elif isinstance(message, Want):
             self._perform(self.agent.on_preload(message.model, now))
+        elif isinstance(message, Vacate):
+            self._perform(self.agent.on_vacate(self._number, message.vacant, now))
 
     def _deliver(self, link: int, message: Open | Credit | Cancel) -> None:
         if isinstance(message, Open) and message.fence is not None:

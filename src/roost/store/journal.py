@@ -19,6 +19,7 @@ import msgspec
 
 from roost.core.conversation import ConversationView, KeptConversation, SaidTurn
 from roost.core.ids import ConversationKey, TenantId
+from roost.core.pin import Pin
 from roost.errors import Failure, RoostError
 from roost.store.transcripts import LIST_MAX, Shelf, open_memory
 
@@ -72,6 +73,18 @@ class Shelves:
             began_unix_s=older.began_unix_s,
             messages=older.messages + newer.messages,
         )
+
+    def recall_whole(self, key: ConversationKey) -> tuple[TenantId, KeptConversation] | None:
+        """Return what is kept and whose it is."""
+        kept = self.recall(key)
+        owners = (shelf.owner(key) for shelf in self._both())
+        owner = next((one for one in owners if one is not None), None)
+        return None if kept is None or owner is None else (owner, kept)
+
+    def repin(self, key: ConversationKey, pin: Pin) -> None:
+        """Note where a conversation's KV is now; nothing where nothing is kept of it."""
+        for shelf in self.in_use():
+            shelf.repin(key, pin)
 
     def forget(self, key: ConversationKey) -> bool:
         """Remove a conversation, wherever it is."""

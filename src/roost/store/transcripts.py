@@ -177,6 +177,20 @@ class Shelf:
         pin = Pin(NodeId(node), ModelId(model), tokens)
         return KeptConversation(pin, began_unix_s, active_unix_s, messages)
 
+    def owner(self, key: ConversationKey) -> TenantId | None:
+        """Return whose conversation it is; None where nothing is kept of it."""
+        row = self._connection.execute(
+            "select tenant from conversations where key = ?", (key,)
+        ).fetchone()
+        return None if row is None else TenantId(row[0])
+
+    def repin(self, key: ConversationKey, pin: Pin) -> None:
+        """Note where a conversation's KV is now; it is no more active than before."""
+        self._connection.execute(
+            "update conversations set model = ?, node = ?, tokens = ? where key = ?",
+            (pin.model, pin.node, pin.tokens, key),
+        )
+
     def forget(self, key: ConversationKey) -> bool:
         """Remove a conversation and all its turns; False if there is none."""
         self.text_bytes -= self._measure(_TEXT_OF_ONE, key)

@@ -22,6 +22,7 @@ from roost.wire.messages import (
     Refused,
     Released,
     Status,
+    Vacate,
     Want,
     Welcome,
 )
@@ -36,6 +37,7 @@ NODE_HEARS: _Table = {
     ("up", Credit): "up",
     ("up", Cancel): "up",
     ("up", Want): "up",
+    ("up", Vacate): "up",
     ("up", Ping): "up",
     ("up", Pong): "up",
     ("up", Goodbye): "closed",
@@ -68,6 +70,7 @@ GATEWAY_SAYS: _Table = {
     ("up", Credit): "up",
     ("up", Cancel): "up",
     ("up", Want): "up",
+    ("up", Vacate): "up",
     ("up", Goodbye): "closed",
 }
 """Hello of the node, Welcome, pings and pongs are said by the machines themselves."""

@@ -7,6 +7,7 @@ A node dials in. The order on a fresh link:
     node      Status                   (again whenever it changes, at least once per `status_s`)
     both      Ping, answered by Pong   (each side on its own)
     gateway   Want                     (whenever a model should be loaded before it is asked for)
+    gateway   Vacate                   (once nobody comes back to what the node holds, or again)
 
 and for each request:
 
@@ -149,6 +150,16 @@ class Want(msgspec.Struct, frozen=True, tag="want"):
     model: ModelId
 
 
+class Vacate(msgspec.Struct, frozen=True, tag="vacate"):
+    """Nobody comes back through this gateway to what the node holds; or, not `vacant`, they do.
+
+    A node that hears so from all its gateways keeps nothing idle. Only nodes whose reports say
+    whether they are vacant understand it.
+    """
+
+    vacant: bool
+
+
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
     """Are you there? Answered by a Pong with the same number."""
 
@@ -162,4 +173,4 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 
 
 FromNode: TypeAlias = Hello | Status | Phase | Events | Refused | Released | Goodbye | Ping | Pong
-FromGateway: TypeAlias = Welcome | Goodbye | Open | Credit | Cancel | Want | Ping | Pong
+FromGateway: TypeAlias = Welcome | Goodbye | Open | Credit | Cancel | Want | Vacate | Ping | Pong
