@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from roost.backends.base import Runtime, StartSettings
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.kv import KvLayers, KvShape
-from roost.core.model import Capabilities, Manifest, RuntimeKey, RuntimeOptions
+from roost.core.model import Capabilities, Manifest, ModelFile, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
 from roost.node.shelf import Shelf, ShelfSettings, digest_of
@@ -118,6 +119,19 @@ async def test_a_runtime_starts_with_its_own_key_and_files() -> None:
     )
     assert settings.start_timeout_s == 9.0
     assert progress == [1.0]
+
+
+async def test_no_runtime_starts_on_a_file_that_is_another(tmp_path: Path) -> None:
+    """What lies behind a manifest is looked at once more before native code does."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF")
+    file = ModelFile(str(path), 5, "sha256:0", path.stat().st_mtime_ns)
+    backend = Recording()
+    shelf = _shelf(backend, msgspec.structs.replace(_manifest(), files=(file,)))
+    with pytest.raises(RoostError, match="another one than was installed") as caught:
+        await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    assert caught.value.failure.reason == "load_failed"
+    assert backend.asked == []
 
 
 def test_offers_say_what_the_cache_takes() -> None:

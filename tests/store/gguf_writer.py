@@ -5,8 +5,16 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-PAIR_KINDS: dict[str, int] = {"u32": 4, "i32": 5, "f32": 6, "bool": 7, "str": 8, "u64": 10}
-LETTERS = {"u32": "I", "i32": "i", "f32": "f", "bool": "?", "u64": "Q"}
+PAIR_KINDS: dict[str, int] = {
+    "u16": 2,
+    "u32": 4,
+    "i32": 5,
+    "f32": 6,
+    "bool": 7,
+    "str": 8,
+    "u64": 10,
+}
+LETTERS = {"u16": "H", "u32": "I", "i32": "i", "f32": "f", "bool": "?", "u64": "Q"}
 
 
 @dataclass(frozen=True)
@@ -114,3 +122,18 @@ TENSORS = (
 def tiny(**more: Typed) -> bytes:
     """Return a whole valid little model file of about 3 KB."""
     return Gguf(metadata(**more), TENSORS).build()
+
+
+def shards(count: int = 3, **more: Typed) -> list[bytes]:
+    """Return the files of a tiny model in `count` parts, its tensors spread over them."""
+    tensors = [*TENSORS, *(Tensor(f"t{number}", (32,), 0, 128) for number in range(count))]
+    made: list[bytes] = []
+    for number in range(count):
+        split = {
+            "split.no": Typed("u16", number),
+            "split.count": Typed("u16", count),
+            "split.tensors.count": Typed("i32", len(tensors)),
+        }
+        pairs = metadata(**more) | split if number == 0 else split
+        made.append(Gguf(pairs, tuple(tensors[number::count])).build())
+    return made

@@ -240,7 +240,9 @@ def test_what_is_no_model_file_is_refused(store: ModelStore, tmp_path: Path) -> 
     (tmp_path / "empty.gguf").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe.gguf")
     assert "No such file" in refusal(store, tmp_path / "missing.gguf")
-    assert "regular file" in refusal(store, tmp_path)
+    assert "not a GGUF" in refusal(store, tmp_path)
+    (tmp_path / "folder").mkdir()
+    assert "no file ends in" in refusal(store, tmp_path / "folder")
     assert "regular file" in refusal(store, tmp_path / "pipe.gguf")
     assert "regular file" in refusal(store, Path("/dev/zero"))
     assert "not a GGUF" in refusal(store, tmp_path / "empty.gguf")
@@ -294,7 +296,7 @@ def test_install_takes_a_finished_file(store: ModelStore) -> None:
     """A pulled file moves to its place with source and licence, and is found by its source."""
     path = store.home.downloads / "finished"
     path.write_bytes(tiny())
-    incoming = Incoming(path, "../../Tiny.Q8_0.gguf", "pypi:tiny==1.0", licence="MIT")
+    incoming = Incoming((path,), "../../Tiny.Q8_0.gguf", "pypi:tiny==1.0", licence="MIT")
     manifest = store.install(incoming)
     assert (manifest.id, manifest.licence, manifest.source) == ("tiny", "MIT", "pypi:tiny==1.0")
     assert not path.exists()

