@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roost.gateway.front.heads import Head, authority_of, check, path_of, size_bytes
+from roost.gateway.front.heads import Head, authority_of, bare, check, path_of, size_bytes
 
 HOST = (b"host", b"h")
 
@@ -27,6 +27,9 @@ def head(
         (head(HOST, target=b"/\xff"), "bad_request"),
         (head(), "bad_request"),
         (head(HOST, (b"host", b"h")), "bad_request"),
+        (head(HOST, (b"authorization", b"a"), (b"authorization", b"b")), "bad_request"),
+        (head(HOST, (b"idempotency-key", b"a"), (b"idempotency-key", b"b")), "bad_request"),
+        (head(HOST, (b"x-roost-class", b"bulk"), (b"x-roost-class", b"bulk")), "bad_request"),
         (head(HOST, target=b"http://other/"), "bad_request"),
         (head(HOST, target=b"h:1"), "bad_request"),
         (head(HOST, (b"content-length", b"1"), (b"content-length", b"1")), "bad_request"),
@@ -84,3 +87,18 @@ def test_targets(target: bytes, authority: bytes | None, path: tuple[bytes, byte
 def test_size() -> None:
     """Names, values and what separates them count."""
     assert size_bytes(head((b"host", b"h"), target=b"/abc")) == 4 + 5 + 4
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        (b"idempotency-key", b" \tabc \t", b"abc"),
+        (b"x", b"a b", b"a b"),
+        (b"x", b"\x0ba\x0b", b"\x0ba\x0b"),
+        (b"content-length", b"3 ", b"3 "),
+        (b"transfer-encoding", b"chunked\t", b"chunked\t"),
+    ],
+)
+def test_white_space_around_a_value(name: bytes, value: bytes, expected: bytes) -> None:
+    """It is no part of a value, but for those that frame the body, where it is refused later."""
+    assert bare(name, value) == expected

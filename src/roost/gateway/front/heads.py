@@ -12,9 +12,13 @@ from roost.errors import Failure
 from roost.gateway.front.access import Fields
 from roost.gateway.front.refusals import too_large
 
-_SINGLE = frozenset(
-    {b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"expect", b"upgrade"}
-)
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_SINGLE = _FRAMING | {
+    *(b"host", b"content-encoding", b"content-type", b"expect", b"upgrade", b"origin"),
+    *(b"authorization", b"x-api-key", b"idempotency-key", b"last-event-id"),
+}
+_OURS = b"x-roost-"
+"""With this begin headers that say what a request asks for; each of them says one thing."""
 _OFFER = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _HEAD_OVERHEAD_BYTES = 4
 """What a header line has besides name and value: `: ` and CRLF."""
@@ -28,6 +32,14 @@ class Head(msgspec.Struct, frozen=True):
     version: str
     headers: list[tuple[bytes, bytes]]
     fields: Fields
+
+
+def bare(name: bytes, value: bytes) -> bytes:
+    """Return a value without the white space around it, which is no part of it.
+
+    Where it frames the body it stays, to be refused: not every reader reads it that way.
+    """
+    return value if name in _FRAMING else value.strip(b" \t")
 
 
 def size_bytes(head: Head) -> int:
@@ -79,9 +91,11 @@ def path_of(target: bytes) -> tuple[bytes, bytes]:
 def _check_framing(head: Head) -> Failure | None:
     fields = head.fields
     if len(fields) != len(head.headers):
-        names = [name for name, _ in head.headers]
-        if any(names.count(name) > 1 for name in _SINGLE & fields.keys()):
-            return _bad("A header that may come once came twice.")
+        seen: set[bytes] = set()
+        for name, _ in head.headers:
+            if name in seen and (name in _SINGLE or name.startswith(_OURS)):
+                return _bad("A header that may come once came twice.")
+            seen.add(name)
     coding = fields.get(b"transfer-encoding")
     if coding is None:
         return None

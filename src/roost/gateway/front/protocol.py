@@ -201,7 +201,8 @@ class FrontProtocol(HttpToolsProtocol):
         """Collect a header; after the head it would be a trailer, which nobody here reads."""
         if self._receiving is not None:
             self._stop(Failure("bad_request", "Trailers are not accepted."))
-        self.headers.append((name.lower(), value))
+        name = name.lower()
+        self.headers.append((name, heads.bare(name, value)))
 
     def on_headers_complete(self) -> None:
         """Check the head and find out who answers."""
