@@ -52,6 +52,7 @@ FLAWS = {
     "a state wrongly counted": (Flaws(states="counts wrongly"), "saving changes nothing"),
     "a slot that cannot be erased": (Flaws(states="erases nothing"), "states come back"),
     "a bad state taken": (Flaws(states="hides failures"), "bad states are refused"),
+    "a lost folder": (Flaws(states="mourns its folder"), "a lost folder is made again"),
     "a state lost beside others": (Flaws(states="restores nothing"), "states do not disturb"),
     "loading backwards": (Flaws(progress=(0.5, 0.1, 1.0)), "loading is told"),
     "loading without end": (Flaws(progress=(0.5,)), "loading is told"),

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
@@ -258,6 +259,12 @@ class TwistedRuntime:
         await self.inner.stop(grace_s)
 
 
+def _want(folder: str) -> None:
+    """Fail where there is no such folder."""
+    if not Path(folder).exists():
+        raise fail("runtime_error", "The folder is gone.")
+
+
 class TwistedStates:
     """States that go wrong as `how` says."""
 
@@ -270,7 +277,9 @@ class TwistedStates:
         self._saved = SavedState(0, 0)
 
     async def save(self, slot: int, name: str) -> SavedState:
-        """Save another slot, or lie about the size."""
+        """Save another slot, lie about the size, or want the folder to be there."""
+        if self._how == "mourns its folder":
+            _want(self.folder)
         slot = 0 if self._how == "saves another slot" else slot
         saved = self._saved = await self._inner.save(slot, name)
         return replace(saved, tokens=1) if self._how == "counts wrongly" else saved

@@ -34,6 +34,15 @@ def make_private(folder: Path) -> None:
         raise fail("load_failed", message) from None
 
 
+def ensure_folder(folder: str) -> None:
+    """Make the folder for states again, where somebody has cleaned up; raises `runtime_error`."""
+    try:
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"The folder for states of slots is gone: {error.strerror}."
+        raise fail("runtime_error", message) from None
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder and what is in it, if it is still there."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -19,6 +19,7 @@ from roost.backends.base import SavedState
 from roost.backends.llama_answer import Timings
 from roost.backends.llama_http import Lost
 from roost.backends.llama_link import Link
+from roost.backends.llama_places import ensure_folder
 from roost.errors import RoostError, fail
 
 PROBE_TOKENS = 32
@@ -86,6 +87,7 @@ class LlamaStates:
         checks.check_state(slot, name, self._slots)
         partial = f"{name}.part"
         try:
+            ensure_folder(self.folder)
             saved = await self._act(slot, "save", _Saved, partial)
             _finish(Path(self.folder), partial, name)
         except BaseException:

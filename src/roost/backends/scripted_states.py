@@ -10,6 +10,7 @@ from typing import Protocol
 
 from roost.backends import checks
 from roost.backends.base import SavedState
+from roost.backends.llama_places import ensure_folder
 from roost.errors import fail
 
 MARK = b"scripted state\n"
@@ -53,6 +54,7 @@ class ScriptedStates:
         """Write a slot's tokens."""
         await self._check(slot, name)
         tokens = self._runtime.cells(slot)
+        ensure_folder(self.folder)
         return SavedState(len(tokens), _written(Path(self.folder, name), tokens))
 
     async def restore(self, slot: int, name: str, saved: SavedState) -> None:

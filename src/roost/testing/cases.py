@@ -77,6 +77,7 @@ CASES = (
     Case("saving changes nothing", 12, states.saving_changes_nothing, STATE),
     Case("states do not disturb", 12, states.states_do_not_disturb, (*STATE, TWO[1])),
     Case("bad states are refused", 12, states.bad_states_are_refused, STATE),
+    Case("a lost folder is made again", 12, states.lost_folder_is_made_again, STATE),
     Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),
     Case("one BOS", 0, refusals.one_bos),
     Case("log probabilities add up", 0, answers.logprobs_add_up, ("completion", "logprobs")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -77,9 +78,26 @@ async def bad_states_are_refused(stand: Stand) -> None:
         await _refused(states, slot, (name, saved), "bad_request")
 
 
-def _spoil(folder: Path) -> None:
+async def lost_folder_is_made_again(stand: Stand) -> None:
+    """Whoever cleans up temporary folders costs what was in them, and nothing that comes after."""
+    states, saved, _ = await _saved(stand)
+    shutil.rmtree(states.folder)
+    await _refused(states, 1, (NAME, saved), "runtime_error")
+    states, saved, prepared = await _saved(stand)
+    _check_private(Path(states.folder))
+    await states.restore(0, NAME, saved)
+    more = await _continued(stand, prepared)
+    cached = (await stand.run(more, 0, reuse=True)).started.cached_tokens
+    require(cached > 0, "nothing came back from a folder that was made again")
+
+
+def _check_private(folder: Path) -> None:
     mode = stat.S_IMODE(folder.stat().st_mode)
     require(mode & 0o077 == 0, f"others can look into the folder of states: {mode:o}")
+
+
+def _spoil(folder: Path) -> None:
+    _check_private(folder)
     whole = (folder / NAME).read_bytes()
     (folder / "cut").write_bytes(whole[:-3])
     (folder / "foreign").write_bytes(b"\x00 something else" * 9)
