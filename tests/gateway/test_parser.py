@@ -35,10 +35,12 @@ def test_the_child_reads_what_the_loop_would(
 
     async def scene() -> None:
         parser = Parser()
-        for job in (GOOD, BAD, GOOD):
-            assert await parser.parse(job) == parse(job)
-        assert len(children()) == 1
-        await parser.close()
+        try:
+            for job in (GOOD, BAD, GOOD):
+                assert await parser.parse(job) == parse(job)
+            assert len(children()) == 1
+        finally:
+            await parser.close()
         assert children() == []
 
     with asyncio.Runner(loop_factory=loops) as runner:
@@ -53,12 +55,14 @@ def test_a_killed_child_is_replaced(loops: Callable[[], asyncio.AbstractEventLoo
 
     async def scene() -> None:
         parser = Parser()
-        assert isinstance(await parser.parse(GOOD), Parsed)
-        (child,) = children()
-        child.kill()
-        assert isinstance(await parser.parse(GOOD), Parsed)
-        assert isinstance(await parser.parse(BAD), Unreadable)
-        await parser.close()
+        try:
+            assert isinstance(await parser.parse(GOOD), Parsed)
+            (child,) = children()
+            child.kill()
+            assert isinstance(await parser.parse(GOOD), Parsed)
+            assert isinstance(await parser.parse(BAD), Unreadable)
+        finally:
+            await parser.close()
 
     with asyncio.Runner(loop_factory=loops) as runner:
         runner.run(scene())
