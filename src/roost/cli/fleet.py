@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from roost.cli import options
+from roost.cli.listing import Listing
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -21,22 +22,8 @@ ROOST_API_KEY or --api-key.
 
 def main(arguments: list[str]) -> int:
     """Ask the gateway and print what it says."""
-    parser = options.parser("fleet", DESCRIPTION, ("url", "api_key"))
-    parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")
-    parsed = parser.parse_args(arguments)
-    from roost.cli.client import ask
-
-    body = ask(options.load(parsed).settings, "/roost/v1/fleet")
-    if parsed.json:
-        options.print_json(body)
-        return 0
-    nodes = body["nodes"]
-    assert isinstance(nodes, list), "the fleet is a list of nodes"
-    for node in nodes:
-        print(row(node))
-    if not nodes:
-        print("no node has joined; see: roost node --help")
-    return 0
+    nobody = "no node has joined; see: roost node --help"
+    return Listing("fleet", DESCRIPTION, "/roost/v1/fleet", "nodes", row, nobody).run(arguments)
 
 
 def node_parser(verb: str, description: str) -> ArgumentParser:

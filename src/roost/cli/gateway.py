@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roost.cli import options
+from roost.cli.own_gateway import open_own
 from roost.cli.stores import open_to_listen
 from roost.cli.upstream_list import UpstreamList
 from roost.errors import fail
@@ -90,19 +91,9 @@ def _is_one_of(name: str, rows: tuple[str, ...]) -> bool:
 
 
 async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
-    from roost.cli.access import by_keys, by_tokens
-    from roost.cli.conversation_parts import identity_settings, open_journal
-    from roost.cli.gateway_parts import gateway_settings, said_where
-    from roost.gateway.assemble import open_gateway
-
     lifetime.listen()
     stores = open_to_listen(settings)
-    authorise = by_keys(stores.keys, settings.host)
-    with said_where(settings):
-        life = stores.home.begin_life()
-        told = gateway_settings(settings, life, identity_settings(settings, stores.home, life))
-        journal = open_journal(settings, stores.home)
-        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
+    gateway = await open_own(settings, stores)
     said = "nodes join with: roost node --join URL --token-file FILE"
     return await _live(settings, stores, gateway, lifetime, said)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roost.cli import options
+from roost.cli.listing import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,23 +18,13 @@ would have to go will probably cost. A key goes into ROOST_API_KEY or --api-key.
 
 def main(arguments: list[str]) -> int:
     """Ask the gateway and print what it says."""
-    parser = options.parser("placement", DESCRIPTION, ("url", "api_key"))
-    parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")
-    parsed = parser.parse_args(arguments)
-    from roost.cli.client import ask
+    path, nobody = "/roost/v1/placement", "no node offers a model; see: roost node --help"
+    return Listing("placement", DESCRIPTION, path, "models", told, nobody).run(arguments)
 
-    body = ask(options.load(parsed).settings, "/roost/v1/placement")
-    if parsed.json:
-        options.print_json(body)
-        return 0
-    models = body["models"]
-    assert isinstance(models, list), "placement is a list of models"
-    for model in models:
-        for line in lines(model):
-            print(line)
-    if not models:
-        print("no node offers a model; see: roost node --help")
-    return 0
+
+def told(model: Mapping[str, object]) -> str:
+    """Say where one model is and could be."""
+    return "\n".join(lines(model))
 
 
 def lines(model: Mapping[str, object]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from roost.cli.banner import banner
 from roost.cli.gateway_parts import GATEWAY_SETTINGS
 from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node, preloaded
+from roost.cli.own_gateway import open_own
 from roost.cli.places import node_places
 from roost.cli.stores import Stores, open_to_listen
 from roost.cli.worker_door import WORKER_SETTINGS, Door, let_end, open_door
@@ -121,18 +122,8 @@ async def _serve(
     lifetime: Lifetime,
     watching: Watch | None,
 ) -> int:
-    from roost.cli.access import by_keys, by_tokens
-    from roost.cli.conversation_parts import identity_settings, open_journal
-    from roost.cli.gateway_parts import gateway_settings, said_where
-    from roost.gateway.assemble import open_gateway
-
     lifetime.listen()
-    authorise = by_keys(stores.keys, settings.host)
-    with said_where(settings):
-        life = stores.home.begin_life()
-        told = gateway_settings(settings, life, identity_settings(settings, stores.home, life))
-        journal = open_journal(settings, stores.home)
-        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
+    gateway = await open_own(settings, stores)
     try:
         identity, held = stores.home.claim_node()
         with held, node_places(stores.home) as places:

@@ -47,17 +47,12 @@ def read_infer(body: bytes, *, strict: bool = False) -> InferAsked:
     if len(conversation) > CONVERSATION_CHARS_MAX:
         wanted = f"a string of at most {CONVERSATION_CHARS_MAX} characters"
         raise fields.wrong("conversation_id", wanted, conversation)
-    prompt = fields.text(sent, "prompt")
-    if not prompt:
-        raise missing("prompt")
-    model = shared.read_model(sent) if sent.get("model") else None
-    if model is None:
-        raise missing("model")
+    prompt, model = read_prompt(sent)
     if not sent.get("max_tokens"):
         raise missing("max_tokens")
     most = fields.whole(sent, "max_tokens", 1, None)
     request = GenerateRequest(
-        model=ModelId(model),
+        model=model,
         prompt=ChatPrompt((Message("user", prompt),)),
         max_tokens=None if most is None else min(most, shared.MAX_TOKENS_CAP),
         stop=shared.read_stop(sent),
@@ -65,6 +60,17 @@ def read_infer(body: bytes, *, strict: bool = False) -> InferAsked:
     )
     ignored = shared.name_ignored(shared.unknown_names(sent, _KNOWN), strict=strict)
     return InferAsked(conversation, request, ignored, fields.mapping(sent, "roost"))
+
+
+def read_prompt(sent: JsonObject) -> tuple[str, ModelId]:
+    """Read a prompt and the model it is for; `bad_request` where one is missing or empty."""
+    prompt = fields.text(sent, "prompt")
+    if not prompt:
+        raise missing("prompt")
+    model = shared.read_model(sent) if sent.get("model") else None
+    if model is None:
+        raise missing("model")
+    return prompt, ModelId(model)
 
 
 def missing(name: str) -> RoostError:

@@ -44,13 +44,8 @@ def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
         top_logprobs=top_logprobs,
         ignore_eos=fields.flag(sent, "ignore_eos") or False,
     )
-    return shared.Translated(
-        request,
-        shared.read_reply(sent, logprobs=top_logprobs is not None),
-        shared.name_ignored(ignored | shared.unknown_names(sent, _KNOWN), strict=strict),
-        fields.mapping(sent, "roost"),
-        shared.read_cache_key(sent),
-    )
+    ignored = ignored | shared.unknown_names(sent, _KNOWN)
+    return shared.translated(sent, request, ignored, strict=strict)
 
 
 def _top_logprobs(sent: JsonObject) -> int | None:

@@ -38,13 +38,7 @@ def read_completion(body: bytes, *, strict: bool = False) -> shared.Translated:
         top_logprobs=top_logprobs,
         ignore_eos=fields.flag(sent, "ignore_eos") or False,
     )
-    return shared.Translated(
-        request,
-        shared.read_reply(sent, logprobs=top_logprobs is not None),
-        shared.name_ignored(shared.unknown_names(sent, _KNOWN), strict=strict),
-        fields.mapping(sent, "roost"),
-        shared.read_cache_key(sent),
-    )
+    return shared.translated(sent, request, shared.unknown_names(sent, _KNOWN), strict=strict)
 
 
 def _prompt(value: object) -> TextPrompt | TokensPrompt:

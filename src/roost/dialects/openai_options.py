@@ -161,6 +161,19 @@ def refuse_logit_bias(body: JsonObject) -> None:
         raise fail("unsupported", "'logit_bias' is not supported.", param="logit_bias")
 
 
+def translated(
+    body: JsonObject, request: GenerateRequest, ignored: Collection[str], *, strict: bool
+) -> Translated:
+    """Put a request together with what else its body says; `strict` refuses what is `ignored`."""
+    return Translated(
+        request,
+        read_reply(body, logprobs=request.top_logprobs is not None),
+        name_ignored(ignored, strict=strict),
+        fields.mapping(body, "roost"),
+        read_cache_key(body),
+    )
+
+
 def name_ignored(names: Collection[str], *, strict: bool) -> tuple[str, ...]:
     """Return the names of fields without effect, in order and cut to size; refuse them if `strict`.
 

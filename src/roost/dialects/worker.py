@@ -19,7 +19,7 @@ from roost.core.ids import ModelId
 from roost.core.request import Sampling
 from roost.dialects import fields
 from roost.dialects import openai_options as shared
-from roost.dialects.infer import missing
+from roost.dialects.infer import missing, read_prompt
 from roost.dialects.json_body import JsonObject, parse_object
 from roost.dialects.json_text import clean, escape_line_ends
 from roost.errors import Failure, Fault
@@ -112,19 +112,12 @@ def read_prefill(body: bytes) -> PrefillAsked | Denial:
     """Read a prefill; `bad_request` names a field that is missing or wrong."""
     sent = parse_object(body)
     session = _session(sent)
-    prompt = fields.text(sent, "prompt")
-    if not prompt:
-        raise missing("prompt")
-    model = shared.read_model(sent) if sent.get("model") else None
-    if model is None:
-        raise missing("model")
+    prompt, model = read_prompt(sent)
     most = _max_tokens(sent)
     mode = sent.get("mode", "create")
     if mode not in _KNOWN_MODES:
         return "invalid_mode"
-    return PrefillAsked(
-        session, prompt, ModelId(model), most, "create" if mode == "create" else "continue"
-    )
+    return PrefillAsked(session, prompt, model, most, "create" if mode == "create" else "continue")
 
 
 def read_decode(body: bytes) -> DecodeAsked:

@@ -7,16 +7,14 @@ import random
 from collections import Counter
 from time import monotonic
 
-from roost.bench.drills import fleets
-from roost.bench.drills.arrivals import at_once, open_loop
-from roost.bench.drills.asking import Answer, Chat, scripted
+from roost.bench.drills import trio
+from roost.bench.drills.arrivals import open_loop
+from roost.bench.drills.asking import Answer
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Check, Report, at_least, none_of, table
 from roost.bench.drills.stage import FleetView, Stage
 
-MEMBERS, SLOTS = 3, 2
-PIECES, GAP_MS = 10, 20.0
 LOAD = 0.5
 
 
@@ -29,29 +27,22 @@ class Watch:
 
 async def nodes(stage: Stage, plan: Plan) -> Report:
     """Drain a node of a fleet."""
-    return await _drill(await fleets.nodes(stage, MEMBERS, ("--slots", str(SLOTS))), plan)
+    return await _drill(await trio.nodes(stage), plan)
 
 
 async def servers(stage: Stage, plan: Plan) -> Report:
     """Drain a server behind a stateless gateway."""
-    flags = ("--slots", str(SLOTS), "--queue-length", "100")
-    return await _drill(await fleets.servers(stage, MEMBERS, flags), plan)
+    return await _drill(await trio.servers(stage), plan)
 
 
 async def _drill(fleet: Fleet, plan: Plan) -> Report:
-    dice = random.Random(10)
-    seconds = plan.pick(short=2.4, full=20.0)
-    capacity = MEMBERS * SLOTS * 1000 / (PIECES * GAP_MS)
-
-    def chat(_number: int) -> Chat:
-        return Chat(fleet.port, fleet.stage.model, scripted(dice, PIECES, GAP_MS))
-
-    await at_once([chat(n) for n in range(MEMBERS * SLOTS)])
+    chat, seconds = trio.client(fleet, random.Random(10)), plan.pick(short=2.4, full=20.0)
+    await trio.full_house(chat)
     victim, watch = min(fleet.members), Watch()
     async with asyncio.TaskGroup() as group:
-        loading = group.create_task(open_loop(chat, LOAD * capacity, seconds))
+        loading = group.create_task(open_loop(chat, LOAD * trio.CAPACITY_PER_S, seconds))
         group.create_task(_drain(fleet, victim, seconds, watch))
-    after = await at_once([chat(n) for n in range(MEMBERS * SLOTS)])
+    after = await trio.full_house(chat)
     return _report(fleet, victim, watch, loading.result(), after)
 
 

@@ -1,0 +1,25 @@
+"""WIRING: this process's gateway for nodes that join, with what it keeps in the home."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from roost.cli.stores import Stores
+    from roost.config import Settings
+    from roost.gateway.assemble import Gateway
+
+
+async def open_own(settings: Settings, stores: Stores) -> Gateway:
+    """Listen as a gateway; raises what `said_where` says of an address that cannot be had."""
+    from roost.cli.access import by_keys, by_tokens
+    from roost.cli.conversation_parts import identity_settings, open_journal
+    from roost.cli.gateway_parts import gateway_settings, said_where
+    from roost.gateway.assemble import open_gateway
+
+    authorise = by_keys(stores.keys, settings.host)
+    with said_where(settings):
+        life = stores.home.begin_life()
+        told = gateway_settings(settings, life, identity_settings(settings, stores.home, life))
+        journal = open_journal(settings, stores.home)
+        return await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
