@@ -162,7 +162,6 @@ def test_an_address_in_use_is_said_in_one_line(start: Start) -> None:
         (("--backend", "scriptd"), "there is no backend 'scriptd'"),
         (("--tls-cert", "/no/such", "--tls-key", "/no/such"), "--tls-cert"),
         (("--queue-length", "-3"), "--queue-length"),
-        (("/does/not/exist.gguf",), "no such file"),
     ],
 )
 def test_a_start_that_cannot_be_right_is_refused(
@@ -171,6 +170,20 @@ def test_a_start_that_cannot_be_right_is_refused(
     """Exit code 2 and one line that says what to do."""
     roost = start(*SCRIPTED, *arguments)
     assert roost.ends() == 2
+    assert words in roost.output
+    assert "Traceback" not in roost.output
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "no such file"), (b"GGUF nonsense", "GGUF")])
+def test_a_model_file_that_cannot_be_served_ends_it_with_1(
+    start: Start, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    """Absent, or no model: one line, and the exit code of system 1's workers."""
+    file = tmp_path / "model.gguf"
+    if content is not None:
+        file.write_bytes(content)
+    roost = start(*SCRIPTED, str(file))
+    assert roost.ends() == 1
     assert words in roost.output
     assert "Traceback" not in roost.output
 

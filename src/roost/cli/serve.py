@@ -17,7 +17,7 @@ from roost.cli.own_gateway import open_own
 from roost.cli.places import node_places
 from roost.cli.stores import Stores, open_to_listen
 from roost.cli.worker_door import WORKER_SETTINGS, Door, let_end, open_door
-from roost.errors import fail
+from roost.errors import RoostError, fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.observe import logs
 from roost.wire.memory import NodeConnection, memory_pair
@@ -92,12 +92,14 @@ def run(settings: Settings, lifetime: Lifetime, file: str | None = None) -> int:
 def _models(stores: Stores, file: str | None) -> tuple[Manifest, ...]:
     if file is None:
         return stores.models.list()
+    # Exit code 1, as system 1's workers end: a script has to tell a file that is not there from a
+    # command line that can never work.
     if not Path(file).exists():
         message = (
             "There is no such file. Installed models are served without naming them; "
             "`roost models` lists them, --default-model names the one for requests that name none."
         )
-        raise fail("bad_request", message)
+        raise fail("storage_error", message)
     bar = options.Progress()
     try:
         return (
@@ -105,6 +107,8 @@ def _models(stores: Stores, file: str | None) -> tuple[Manifest, ...]:
                 Path(file), link=True, progress=lambda done, total: bar("reading", done, total)
             ),
         )
+    except RoostError as error:
+        raise fail("storage_error", error.failure.message) from None
     finally:
         bar.close()
 
@@ -129,7 +133,7 @@ async def _serve(
         with held, node_places(stores.home) as places:
             parts = open_node(settings, stores, models, identity, places)
             node = parts.node
-            door = await open_door(settings, stores, node)
+            door = await open_door(settings, stores, node, identity)
             async with asyncio.TaskGroup() as group:
                 group.create_task(node.run())
                 if door is not None:
