@@ -78,6 +78,19 @@ def test_a_link_that_ended_is_made_anew_with_the_next_heartbeat() -> None:
     assert workers.on_heartbeat(beat(), 10.0) == [Join(beat())]
     assert statuses(workers, 10.0) == {"w": "alive"}
     workers.on_unlinked("nobody", 11.0)
+    workers.on_unlinked("w", 12.0)
+    moved = beat(url="http://b")
+    assert workers.on_heartbeat(moved, 13.0) == [Join(moved)], "nobody is where it was"
+
+
+def test_another_key_is_another_process() -> None:
+    """Its link is made anew at once: nothing that was there before is there now."""
+    workers = Workers(WorkerSettings(), 0.0)
+    first = WorkerBeat("w", "http://a", WorkerHealth(), key="1")
+    then = WorkerBeat("w", "http://a", WorkerHealth(), key="2")
+    workers.on_heartbeat(first, 0.0)
+    assert workers.on_heartbeat(then, 1.0) == [Leave("w"), Join(then)]
+    assert workers.on_heartbeat(then, 2.0) == [Refresh(then)]
 
 
 def test_there_is_room_for_so_many() -> None:

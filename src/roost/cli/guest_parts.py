@@ -8,6 +8,8 @@ from roost.dialects.heartbeat import Skew
 from roost.fleet.workers import WorkerSettings
 from roost.gateway.foreign.address import read_nets
 from roost.gateway.foreign.guests import GuestSettings
+from roost.gateway.foreign.report import OfferSettings
+from roost.gateway.foreign.translator import ForeignSettings
 from roost.gateway.upstream.client import ClientLimits
 
 if TYPE_CHECKING:
@@ -26,6 +28,19 @@ def guest_settings(settings: Settings) -> GuestSettings:
             most=settings.coordinator_workers_max,
         ),
         client=ClientLimits(connect_s=settings.coordinator_worker_connect_s, kept=0),
+        foreign=ForeignSettings(
+            offer=OfferSettings(
+                model=settings.coordinator_worker_model,
+                slots=settings.coordinator_worker_slots,
+                context_tokens=settings.coordinator_worker_context_tokens,
+            ),
+            prefill_s=settings.coordinator_worker_prefill_s,
+            idle_s=settings.coordinator_worker_idle_s,
+            call_s=settings.coordinator_worker_call_s,
+            sessions_max=settings.coordinator_worker_sessions_max,
+            session_idle_s=settings.coordinator_worker_session_idle_s,
+            held_max=settings.stream_buffer_events,
+        ),
         resolve_s=settings.coordinator_worker_resolve_s,
         stats_s=settings.coordinator_stats_s,
     )

@@ -93,7 +93,7 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
         with held, node_places(stores.home) as places:
             parts = open_node(settings, stores, models, identity, places)
             watching = Watch(stores.models, models, settings.models_poll_s)
-            door = await open_door(settings, stores, parts.node)
+            door = await open_door(settings, stores, parts.node, identity)
             try:
                 await _live(parts, watching, address, lifetime, door)
             finally:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
+from roost.cli.worker_beats import Worker, check_beats, open_beats
 from roost.dialects.worker import failure_body
 from roost.errors import fail
 from roost.node.worker_desk import DeskSettings, WorkerDesk
@@ -17,9 +19,11 @@ from roost.wire.memory import memory_pair
 if TYPE_CHECKING:
     from roost.cli.stores import Stores
     from roost.config import Settings
+    from roost.core.ids import NodeId
     from roost.gateway.front.asgi import Receive, Scope, Send
     from roost.gateway.front.server import Front
     from roost.node.loop import NodeLoop
+    from roost.node.worker_beat import Beats
     from roost.wire.memory import MemoryConnection
     from roost.wire.messages import FromGateway, FromNode
 
@@ -51,12 +55,21 @@ class Door(NamedTuple):
     desk: WorkerDesk
     node: NodeLoop
     link: MemoryConnection[FromNode, FromGateway]
+    beats: Beats | None
 
     async def run(self) -> None:
         """Be to the node what a gateway is, until it says goodbye."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.node.serve_link(self.link))
-            group.create_task(self.desk.run())
+            beating = None if self.beats is None else group.create_task(self._beat(self.beats))
+            await self.desk.run()
+            if beating is not None:
+                beating.cancel()
+
+    async def _beat(self, beats: Beats) -> None:
+        """Tell of this worker as soon as it is known what it has."""
+        await self.desk.ready()
+        await beats.run()
 
     def turn_away(self) -> None:
         """Begin nothing new for its clients."""
@@ -67,8 +80,11 @@ class Door(NamedTuple):
         await self.front.close(0.0)
 
 
-async def open_door(settings: Settings, stores: Stores, node: NodeLoop) -> Door | None:
+async def open_door(
+    settings: Settings, stores: Stores, node: NodeLoop, identity: NodeId
+) -> Door | None:
     """Listen for system 1's coordinators, where the settings ask for that, and say where."""
+    check_beats(settings)
     if not settings.worker_api:
         return None
     from roost.cli.gateway_parts import check_exposure, said_where
@@ -81,14 +97,16 @@ async def open_door(settings: Settings, stores: Stores, node: NodeLoop) -> Door 
     near, far = memory_pair()
     table, link = WorkerTable(_limits(settings)), WorkerLink(far)
     desk = WorkerDesk(table, link, node.forget, _times(settings), logs.get())
+    key = secrets.token_hex(32)
     with said_where(told, flag):
-        front = await _open_front(told, stores, WorkerRoutes(desk, _routes(settings)))
+        front = await _open_front(told, stores, WorkerRoutes(desk, _routes(settings)), key)
     print(f"the worker API listens on {front.url}", flush=True)
-    return Door(front, desk, node, near)
+    beats = open_beats(settings, Worker(identity, front.url, key, desk, link))
+    return Door(front, desk, node, near, beats)
 
 
-async def _open_front(settings: Settings, stores: Stores, routes: WorkerRoutes) -> Front:
-    from roost.cli.access import by_keys
+async def _open_front(settings: Settings, stores: Stores, routes: WorkerRoutes, key: str) -> Front:
+    from roost.cli.access import by_keys, or_key
     from roost.cli.gateway_parts import limits, listener
     from roost.gateway.front.access import Gate, allowed
     from roost.gateway.front.guard import guarded
@@ -100,7 +118,8 @@ async def _open_front(settings: Settings, stores: Stores, routes: WorkerRoutes) 
         assert owner is not None, "the guard names everybody"
         await routes.serve(scope["method"], scope["path"], owner, PlainExchange(receive, send))
 
-    gate = Gate(allowed(settings.host, settings.allowed_hosts), by_keys(stores.keys, settings.host))
+    authorise = or_key(key, by_keys(stores.keys, settings.host))
+    gate = Gate(allowed(settings.host, settings.allowed_hosts), authorise)
     return await open_front(
         guarded(app, gate, error_body=failure_body),
         listener(settings),

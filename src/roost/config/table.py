@@ -126,6 +126,15 @@ TABLE: tuple[Setting, ...] = (
     _seconds("worker.young_s", 10, "Since its last use until a session makes room.", 0),
     _seconds("worker.busy_wait_s", 5, "That a call waits for a busy session."),
     _seconds("worker.sweep_s", 60, "Between looks for sessions that are over."),
+    Setting(
+        *("worker.heartbeat", "", "", "A coordinator of system 1 to tell of the worker API."),
+        aliases=("ROOST_COORDINATOR_URL",),
+    ),
+    Setting("worker.heartbeat_token", "", "", "Join token that it wants to see.", secret=True),
+    Setting("worker.id", "", "", "Its name in heartbeats; empty is the node's id."),
+    Setting("worker.url", "", "", "Where it is reached; empty is where it listens."),
+    _seconds("worker.heartbeat_s", 10, "Between two heartbeats."),
+    _seconds("worker.heartbeat_timeout_s", 5, "For one heartbeat."),
     _seconds("drain.grace_s", 30, "For requests to finish after TERM.", 0),
     Setting("allowed_hosts", (), "", "Host names to answer to, besides loopback names."),
     Setting("trusted_proxies", (), "", "Addresses whose forwarding headers are believed."),
@@ -176,6 +185,16 @@ TABLE: tuple[Setting, ...] = (
     _seconds("coordinator.worker_cleanup_s", 60, "Between looks for dead workers to forget."),
     _seconds("coordinator.worker_resolve_s", 2, "Until a worker's name must be an address."),
     _seconds("coordinator.worker_connect_s", 2, "Until a connection to a worker must stand."),
+    Setting("coordinator.worker_model", "", "", "Of workers that do not name theirs; empty: none."),
+    Setting("coordinator.worker_slots", 4, "slots", "Of those that do not say.", 1, 1024),
+    Setting("coordinator.worker_context_tokens", 2048, "tokens", "Likewise.", least=1),
+    Setting("coordinator.worker_sessions_max", 100, "sessions", "Kept on one of them.", least=1),
+    _seconds("coordinator.worker_session_idle_s", 300, "Without a turn until one is removed."),
+    _seconds("coordinator.worker_prefill_s", 60, "For a worker to prefill a turn."),
+    _seconds(
+        "coordinator.worker_idle_s", 60, "Without a token until a worker's answer has failed."
+    ),
+    _seconds("coordinator.worker_call_s", 5, "For everything else that a worker is asked."),
     _seconds("coordinator.stats_s", 0.5, "Until a worker must have told its sessions."),
     Setting(
         *("upstream.max_in_flight", 2, "requests", "Per --upstream server; 0 is slots."),
@@ -317,6 +336,12 @@ class Settings(NamedTuple):
     worker_young_s: float
     worker_busy_wait_s: float
     worker_sweep_s: float
+    worker_heartbeat: str
+    worker_heartbeat_token: str
+    worker_id: str
+    worker_url: str
+    worker_heartbeat_s: float
+    worker_heartbeat_timeout_s: float
     drain_grace_s: float
     allowed_hosts: tuple[str, ...]
     trusted_proxies: tuple[str, ...]
@@ -356,6 +381,14 @@ class Settings(NamedTuple):
     coordinator_worker_cleanup_s: float
     coordinator_worker_resolve_s: float
     coordinator_worker_connect_s: float
+    coordinator_worker_model: str
+    coordinator_worker_slots: int
+    coordinator_worker_context_tokens: int
+    coordinator_worker_sessions_max: int
+    coordinator_worker_session_idle_s: float
+    coordinator_worker_prefill_s: float
+    coordinator_worker_idle_s: float
+    coordinator_worker_call_s: float
     coordinator_stats_s: float
     upstream_max_in_flight: int
     upstream_queue_length: int

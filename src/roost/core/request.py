@@ -15,6 +15,9 @@ ServiceClass = Literal["interactive", "agent", "bulk"]
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 """The better first."""
 OnLoss = Literal["error", "replay"]
+Scope = Literal["plain_turns", "turns", "all"]
+"""What can be asked, each including those before: turns of a named conversation without any wish
+about sampling and stop strings, turns with such wishes, anything."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -113,6 +116,7 @@ class Terms(msgspec.Struct, frozen=True):
     is a hash that requests of one conversation probably share, empty without one. With `require`
     the KV has to be there: a request that `has_past` of its own is refused where it is not known.
     `compacted` says that its past is shorter than the one whose KV there may be.
+    `needs` is the least that a node has to serve.
     """
 
     request_id: RequestId
@@ -130,3 +134,4 @@ class Terms(msgspec.Struct, frozen=True):
     require: bool = False
     has_past: bool = False
     compacted: Compacted | None = None
+    needs: Scope = "all"

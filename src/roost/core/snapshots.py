@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from roost.core.ids import ModelId, RuntimeId
+from roost.core.request import Scope
 
 RuntimeState = Literal["absent", "loading", "ready", "failed", "stopping"]
 LinkState = Literal["alive", "suspect", "stale", "dead"]
@@ -86,7 +87,7 @@ class ModelOffer(msgspec.Struct, frozen=True):
     the one that runs it, "" where nobody knows. `kv_bytes` is what its runtime's KV cache takes,
     `kv_token_bytes` what each token takes of it; None where nobody knows. `digest` is equal where
     weights, template, tokeniser and backend are: there, one continues what another began; "" where
-    nobody knows.
+    nobody knows. `serves` is what can be asked of it.
     """
 
     model: ModelId
@@ -101,6 +102,7 @@ class ModelOffer(msgspec.Struct, frozen=True):
     kv_bytes: int | None = None
     kv_token_bytes: int | None = None
     digest: str = ""
+    serves: Scope = "all"
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

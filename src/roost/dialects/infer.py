@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from roost.core.ids import ModelId
-from roost.core.request import ChatPrompt, GenerateRequest, Message
+from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling, Scope
 from roost.dialects import fields
 from roost.dialects import openai_options as shared
 from roost.dialects.json_body import JsonObject, parse_object
@@ -35,6 +35,12 @@ class InferAsked(msgspec.Struct, frozen=True):
     request: GenerateRequest
     ignored: tuple[str, ...] = ()
     roost: JsonObject = {}
+
+    @property
+    def needs(self) -> Scope:
+        """What a node has to serve for this."""
+        plain = self.request.sampling == Sampling() and not self.request.stop
+        return "plain_turns" if plain else "turns"
 
 
 def read_infer(body: bytes, *, strict: bool = False) -> InferAsked:

@@ -33,7 +33,8 @@ class Assigner:
             if entry.model in full and not call.failures:
                 continue
             home = self._books.prospects.home(call, now)
-            if not self.place(call, home, now) and not (call.failures or entry.choosy):
+            choosy = entry.choosy or self._books.is_choosy(call)
+            if not self.place(call, home, now) and not (call.failures or choosy):
                 # No room even for a request that would take any node: none for any like it.
                 full.add(entry.model)
 
@@ -75,10 +76,13 @@ class Assigner:
 
     def _field(self, call: Call, now: float) -> Field:
         """Who could have the request: to go on with an answer, only those with the same weights."""
-        field = self._books.prospects.candidates(call.model, now)
+        field, registry = self._books.prospects.candidates(call.model, now), self._books.registry
+        if registry.narrow:
+            needs = call.terms.needs
+            field = field.only(lambda one: registry.serves(one.node, call.model, needs))
         if not call.resumes_at:
             return field
-        digest = self._books.registry.digest
+        digest = registry.digest
         return field.only(lambda one: digest(one.node, call.model) == call.digest)
 
     def _choose(self, call: Call, ask: Ask, field: Field, now: float) -> Choice | None:
@@ -166,11 +170,19 @@ class Assigner:
         if call.terms.require and ask.home is not None:
             return refusals.session_gone("home_closed")
         registry, hint_s = self._books.registry, self._books.settings.retry_after_default_s
+        if registry.narrow and not self._anybody(call):
+            return refusals.turns_only(call.model)
         if registry.knows(call.model):
             return refusals.no_nodes(call.model, hint_s)
         if registry.settled():
             return refusals.model_not_found(call.model)
         return refusals.nobody_connected(hint_s)
+
+    def _anybody(self, call: Call) -> bool:
+        """Whether any node that offers the model, now or before, serves what is asked."""
+        registry, model = self._books.registry, call.model
+        offering = [node.id for node in registry.all() if model in node.offers]
+        return not offering or any(registry.serves(n, model, call.terms.needs) for n in offering)
 
 
 def _placed(call: Call, choice: Choice) -> tuple[Placement, str]:

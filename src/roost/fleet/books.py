@@ -61,10 +61,15 @@ class Books:
         call.setback = setback
         self.timers.set(("queue", call.id), now + self.settings.queue_wait_s)
         if setback is None:
-            self.queue.append(entry_of(call))
+            self.queue.append(entry_of(call, choosy=self.is_choosy(call)))
         else:
-            self.queue.push_front(entry_of(call))
+            self.queue.push_front(entry_of(call, choosy=self.is_choosy(call)))
         self.waits.begun(call.model, now)
+
+    def is_choosy(self, call: Call) -> bool:
+        """Whether there are nodes with room that it would not take: its wait says nothing of it."""
+        terms = call.terms
+        return terms.require or (self.registry.narrow and terms.needs != "plain_turns")
 
     def serve(self, call: Call, now: float) -> None:
         """A request gets its place, on its tenant's account, whether or not it had to wait."""
@@ -157,7 +162,7 @@ class Books:
         )
 
 
-def entry_of(call: Call) -> Entry:
+def entry_of(call: Call, *, choosy: bool) -> Entry:
     """The request as the line sees it."""
     terms = call.terms
     return Entry(
@@ -170,7 +175,7 @@ def entry_of(call: Call) -> Entry:
         deadline_s=math.inf if terms.timeout_s is None else call.arrived_s + terms.timeout_s,
         talk=talk_of(call),
         again=call.prompt_tokens + call.resumes_at if call.failures else 0,
-        choosy=terms.require,
+        choosy=choosy,
     )
 
 

@@ -29,13 +29,20 @@ def node_view(node: Node, in_flight: int) -> NodeView:
 
 
 def offers(nodes: Iterable[Node]) -> tuple[ModelOffer, ...]:
-    """One offer for every model of a linked node, by name; a usable one where there is one."""
+    """One offer for every model of a linked node, by name: one of which anything can be asked.
+
+    Where there is none, one that serves less; of equals a usable one.
+    """
     best: dict[ModelId, ModelOffer] = {}
     for node in nodes:
         for offer in node.offers.values() if node.linked else ():
-            if offer.model not in best or (offer.usable and not best[offer.model].usable):
+            if offer.model not in best or _worth(offer) > _worth(best[offer.model]):
                 best[offer.model] = offer
     return tuple(best[model] for model in sorted(best))
+
+
+def _worth(offer: ModelOffer) -> tuple[bool, bool]:
+    return offer.serves == "all", offer.usable
 
 
 def can_serve(node: Node) -> bool:

@@ -374,7 +374,7 @@ class Coordinator:
         return self._placer.views(now)
 
     def models(self) -> tuple[ModelOffer, ...]:
-        """One offer for every model of a linked node, by name."""
+        """One offer for every model of a linked node, by name, also where it serves turns alone."""
         return census.offers(self._books.registry.all())
 
     def silent_s(self, node: NodeId, now: float) -> float | None:

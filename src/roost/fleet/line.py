@@ -31,8 +31,8 @@ class Entry(msgspec.Struct, frozen=True):
     """One waiting request; `cost` in tokens, `deadline_s` a point in time, `talk` its conversation.
 
     `talk` is empty where the tenant is not to be divided. `again` is how many tokens have to be
-    computed again after a failure. A `choosy` one waits for one node alone, so that it waits says
-    nothing about the room for others.
+    computed again after a failure. A `choosy` one would not take every node that has room, so
+    that it waits says nothing about the room for others.
     """
 
     request: RequestId

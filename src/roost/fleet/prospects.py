@@ -131,7 +131,10 @@ class Prospects:
         if attempt.started is not None and attempt.started_s is not None:
             tokens = attempt.started.prompt_tokens
             fresh = tokens - attempt.started.cached_tokens
-            self.board.pace.note_prefill(node, call.model, fresh, now - attempt.started_s, now)
+            if self._registry.serves(node, call.model, "all"):
+                # Others say that they have started when the prefill is over: no time at all.
+                took_s = now - attempt.started_s
+                self.board.pace.note_prefill(node, call.model, fresh, took_s, now)
             self.board.touch(node)
         if call.terms.chain:
             home = self._home(call.model, node, tokens, tokens)

@@ -69,6 +69,16 @@ def model_not_found(model: ModelId) -> Failure:
     )
 
 
+def turns_only(model: ModelId) -> Failure:
+    """Whoever has the model speaks a protocol in which this cannot be asked."""
+    return Failure(
+        "unsupported",
+        f"The model `{model}` is served by workers of system 1 alone. They take turns of "
+        "`/coordinator/infer`, and sampling and stop strings only where they say so.",
+        param="model",
+    )
+
+
 def session_gone(why: str) -> Failure:
     """The KV that the request insists on is not to be had."""
     reasons = {

@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.request import Scope
 from roost.core.snapshots import LinkState, LoadView, ModelOffer, NodeStatus, RuntimeView
 from roost.fleet.settings import FleetSettings
+
+SCOPES: tuple[Scope, ...] = ("plain_turns", "turns", "all")
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ class Registry:
     def __init__(self, settings: FleetSettings) -> None:
         self._settings = settings
         self._nodes: dict[NodeId, Node] = {}
+        self._narrow: set[NodeId] = set()
         self._forgotten: list[NodeId] = []
         # How old the last sign of life may get until a node is no longer what it is.
         self._waits_s: dict[LinkState, float] = {
@@ -97,6 +101,17 @@ class Registry:
         record = self._nodes.get(node)
         offer = None if record is None else record.offers.get(model)
         return "" if offer is None else offer.digest
+
+    @property
+    def narrow(self) -> bool:
+        """Whether some node does not serve everything that can be asked of its models."""
+        return bool(self._narrow)
+
+    def serves(self, node: NodeId, model: ModelId, needs: Scope) -> bool:
+        """Whether this can be asked of this node."""
+        record = self._nodes.get(node)
+        offer = None if record is None else record.offers.get(model)
+        return offer is not None and SCOPES.index(needs) <= SCOPES.index(offer.serves)
 
     def all(self) -> tuple[Node, ...]:
         """Every record, in order of first arrival."""
@@ -127,6 +142,10 @@ class Registry:
         record.offers = {offer.model: offer for offer in status.models}
         record.runtimes = {view.model: view for view in status.runtimes}
         record.crowded = {load.model: load for load in status.loads or ()}
+        if any(offer.serves != "all" for offer in status.models):
+            self._narrow.add(node)
+        else:
+            self._narrow.discard(node)
         return True
 
     def heard(self, node: NodeId, now: float) -> bool:
@@ -237,4 +256,5 @@ class Registry:
         dead.sort(key=lambda node: node.heard_s)
         for record in dead[: max(0, len(dead) - self._settings.remembered_nodes)]:
             del self._nodes[record.id]
+            self._narrow.discard(record.id)
             self._forgotten.append(record.id)

@@ -4,10 +4,12 @@
                             ▲               │               │
                             ╰───heartbeat───┴───────────────╯
 
-A worker is somebody from its first heartbeat on: until it is dead, one of the same name at another
-address is refused. `Join` asks for a link to it, `Refresh` hands on what it says, `Rest` asks for
-no new work, and `Leave` for the end of its link. A link that has ended by itself is asked for anew
-with the next heartbeat, and until then its worker counts as stale: it lives, but not for us.
+A worker is somebody from its first heartbeat on: until it is dead, or known not to answer where it
+was, one of the same name at another address is refused. `Join` asks for a link to it, `Refresh`
+hands on what it says, `Rest` asks for no new work, and `Leave` for the end of its link. A link that
+has ended by itself is asked for anew with the next heartbeat, and until then its worker counts as
+stale: it lives, but not for us. A worker that wants to see another key than before is a new process
+at the old address.
 """
 
 from __future__ import annotations
@@ -91,17 +93,17 @@ class Workers:
         known = self._known.get(beat.worker)
         if known is None or self._status(known, now) == "dead":
             return self._welcome(beat, now)
-        if known.beat.url != beat.url:
+        if known.beat.url != beat.url and known.linked:
             return Failure(
                 "worker_id_taken",
                 f"A worker {beat.worker} is known at another address. Give this one a name of its "
                 f"own, or wait until that one has been silent for {self._settings.dead_s:.0f} s.",
             )
-        known.beat, known.heard_s, known.rests = beat, now, False
-        if known.linked:
-            return [Refresh(beat)]
-        known.linked = True
-        return [Join(beat)]
+        # A key that is another one was made by a process that is another one: its sessions are new.
+        again = known.linked and known.beat.key == beat.key
+        left: list[WorkerEffect] = [Leave(beat.worker)] if known.linked and not again else []
+        known.beat, known.heard_s, known.rests, known.linked = beat, now, False, True
+        return [Refresh(beat)] if again else [*left, Join(beat)]
 
     def on_unlinked(self, worker: str, now: float) -> None:
         """The link to a worker has ended, or could not be made."""

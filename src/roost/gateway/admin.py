@@ -16,7 +16,7 @@ from roost.observe.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from roost.core.ids import NodeId
-    from roost.core.snapshots import LinkState
+    from roost.core.snapshots import LinkState, ModelOffer
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
     from roost.observe.metrics import Instrument, Metrics
@@ -101,15 +101,19 @@ class Admin:
 
     def models(self, call: Call) -> None:
         """GET /v1/models."""
-        call.exchange.reply(200, JSON_BODY, models_body(self._mind.coordinator.models()))
+        call.exchange.reply(200, JSON_BODY, models_body(self._listed()))
 
     def model(self, call: Call) -> None:
         """GET /v1/models/{id}; the id may hold slashes and colons, encoded or not."""
-        for offer in self._mind.coordinator.models():
+        for offer in self._listed():
             if offer.model == call.rest:
                 call.exchange.reply(200, JSON_BODY, model_body(offer))
                 return
         call.exchange.fail(model_not_found(call.rest))
+
+    def _listed(self) -> list[ModelOffer]:
+        """What can be asked for at any address."""
+        return [offer for offer in self._mind.coordinator.models() if offer.serves == "all"]
 
     def fleet(self, call: Call) -> None:
         """GET /roost/v1/fleet: every node, its models, runtimes and slots, and the queue."""

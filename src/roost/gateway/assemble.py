@@ -95,7 +95,7 @@ class Gateway:
         )
         self._archive = Archive(journal, settings.archive, self.metrics, self._log)
         self.infer = Infer(self.mind, self._archive, settings.infer, lifelines, identity)
-        self._guests = Guests(settings.guests, self.mind)
+        self._guests = Guests(settings.guests, self.mind, self.join)
         self._handovers = Handovers(self.mind, self._archive, self.infer, settings.handover)
         self._gate = Gate(self._allowed(), authorise)
         self.front: Front | None = None

@@ -158,5 +158,5 @@ class Generation:
     def _default_model(self) -> str:
         if self._settings.default_model:
             return self._settings.default_model
-        served = self._mind.coordinator.models()
+        served = [one for one in self._mind.coordinator.models() if one.serves == "all"]
         return served[0].model if len(served) == 1 else ""

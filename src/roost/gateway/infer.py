@@ -133,6 +133,7 @@ class Infer:
         """Find out which conversation it is: the name says so, or a token does in its place."""
         fields, identity = call.exchange.fields, self._identity
         terms = terms_of(call, said, asked.request.max_tokens)
+        terms = msgspec.structs.replace(terms, needs=asked.needs)
         session = identity.presented(terms, fields, said)
         if asked.conversation:
             key = conversation_key(call.tenant, asked.conversation)

@@ -145,6 +145,7 @@ class NodeLink:
             credit=min(self._credit, turn.relay.room),
             deadline_s=dispatch.deadline_s,
             fence=self._fence(dispatch),
+            require=turn.terms.require,
         )
         try:
             self._pump.post(message)

@@ -17,6 +17,7 @@ from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usa
 from roost.core.ids import ModelId, TenantId
 from roost.core.request import ChatPrompt, Continuation, GenerateRequest, Sampling
 from roost.core.snapshots import ModelOffer
+from roost.core.worker import WorkerBeat, WorkerHealth, WorkerModel
 from roost.dialects.worker import (
     DecodeAsked,
     Denial,
@@ -76,6 +77,10 @@ class WorkerDesk:
             await self._link.run()
             sweeping.cancel()
 
+    async def ready(self) -> None:
+        """Wait until the node has said what it has."""
+        await self._link.up.wait()
+
     async def prefill(self, owner: TenantId, asked: PrefillAsked) -> Prefilled:
         """Put a turn into a session; raises `DeniedError` or `RoostError`.
 
@@ -124,6 +129,24 @@ class WorkerDesk:
     def totals(self) -> Totals:
         """Everybody's sessions together."""
         return self._table.totals()
+
+    def beat(self, who: WorkerBeat) -> WorkerBeat:
+        """Say how this worker is at this moment; `who` says who it is."""
+        totals, most = self._table.totals(), self._table.limits.context_tokens
+        offers = [one for one in self._link.offers.values() if one.usable]
+        return msgspec.structs.replace(
+            who,
+            health=WorkerHealth(
+                active_sessions=totals.active_sessions,
+                kv_cache_bytes=totals.total_kv_cache_bytes,
+                draining=self._link.draining,
+            ),
+            models=tuple(
+                WorkerModel(one.model, min(one.ctx or most, most), one.kv_token_bytes)
+                for one in offers
+            ),
+            slots=max((one.slots for one in offers), default=0),
+        )
 
     @property
     def draining(self) -> bool:

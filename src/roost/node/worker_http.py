@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from roost.core.events import Finished
 from roost.core.ids import TenantId
 from roost.dialects.infer_reply import InferStream
 from roost.dialects.worker import (
@@ -143,6 +144,10 @@ class WorkerRoutes:
         try:
             async with self._desk.decode(owner, read_decode(body)) as events:
                 async for event in events:
+                    if isinstance(event, Finished):
+                        # An event may hold several tokens: with facts of our own come the counts.
+                        cached = event.usage.cached_tokens
+                        answer.stream.roost_extra({"cached_tokens": cached})
                     await answer.say(answer.stream.event(event))
         except DeniedError as error:
             await answer.deny(error)

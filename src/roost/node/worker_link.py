@@ -74,6 +74,7 @@ class WorkerLink:
         self.offers: dict[ModelId, ModelOffer] = {}
         self.draining = False
         self.up = asyncio.Event()
+        self.drained = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until the node says goodbye; whoever still waits is told."""
@@ -90,6 +91,7 @@ class WorkerLink:
     def drain(self) -> None:
         """Open nothing new; what runs goes on."""
         self._over = self.draining = True
+        self.drained.set()
 
     def open(self, request: GenerateRequest, tenant: TenantId, prompt_max: int | None) -> Call:
         """Start a stream; raises `RoostError` for a request that is too large for any link."""
@@ -120,6 +122,8 @@ class WorkerLink:
                 status = message.status
                 self.offers = {offer.model: offer for offer in status.models}
                 self.draining = self._over or status.draining
+                if self.draining:
+                    self.drained.set()
                 self.up.set()
             case Events():
                 self._calls[message.stream].put(message.events)

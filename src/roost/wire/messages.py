@@ -114,7 +114,8 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
 
     `fence` says whose attempt this is; what carries none is not held against anybody else's.
     A prompt of more than `prompt_max` tokens is refused before it takes a slot; None is no limit
-    but the context.
+    but the context. With `require`, a node that knows that it cannot go on with what it holds of
+    the conversation refuses with `session_gone`, rather than compute all of it again.
     """
 
     stream: StreamId
@@ -125,6 +126,7 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
     deadline_s: float | None = None
     fence: Fence | None = None
     prompt_max: int | None = None
+    require: bool = False
 
 
 class Credit(msgspec.Struct, frozen=True, tag="credit"):

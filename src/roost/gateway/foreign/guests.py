@@ -27,22 +27,27 @@ from roost.fleet.workers import (
 )
 from roost.gateway.alarm import Alarm
 from roost.gateway.foreign.address import OFF, Net, admitted, literal, read_url
-from roost.gateway.foreign.calls import SESSIONS, WorkerCalls
+from roost.gateway.foreign.calls import WorkerCalls
+from roost.gateway.foreign.guest import Guest
+from roost.gateway.foreign.translator import ForeignSettings
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.tasks import Tasks
 from roost.gateway.upstream.client import ClientLimits
+from roost.wire.memory import memory_pair
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roost.core.worker import WorkerBeat
     from roost.fleet.workers import WorkerLine
     from roost.gateway.front.access import Authorise
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
     from roost.gateway.upstream.targets import Target
+    from roost.wire.memory import GatewayConnection
 
 HEARTBEAT = "/coordinator/health/heartbeat"
 BEAT_MAX_BYTES = 64 * 1024
-HELD_MAX_BYTES = 4 * 1024 * 1024
 TAKEN = Failure(
     "worker_id_taken", "A node of this gateway has this name. Give the worker one of its own."
 )
@@ -58,19 +63,23 @@ class GuestSettings(msgspec.Struct, frozen=True):
     skew: Skew = Skew()
     workers: WorkerSettings = WorkerSettings()
     client: ClientLimits = ClientLimits()
+    foreign: ForeignSettings = ForeignSettings()
     resolve_s: float = 2.0
     stats_s: float = 0.5
 
 
 class Guests:
-    """Everything of system 1's workers; `close` ends it."""
+    """Everything of system 1's workers; `join` takes a node's link, and `close` ends it all."""
 
-    def __init__(self, settings: GuestSettings, mind: Mind) -> None:
+    def __init__(
+        self, settings: GuestSettings, mind: Mind, join: Callable[[GatewayConnection], None]
+    ) -> None:
         self._settings = settings
         self._mind = mind
+        self._join = join
         self._loop = asyncio.get_running_loop()
         self._workers = Workers(settings.workers, self._loop.time())
-        self._calls: dict[str, WorkerCalls] = {}
+        self._guests: dict[str, Guest] = {}
         self._tasks = Tasks()
         self._alarm = Alarm(self._loop, self._tick)
 
@@ -82,8 +91,6 @@ class Guests:
         """Stop the clock, and end every call."""
         self._alarm.end()
         await self._tasks.close()
-        for calls in self._calls.values():
-            calls.close()
 
     # Heartbeats.
 
@@ -146,14 +153,35 @@ class Guests:
             match effect:
                 case Join(beat):
                     assert pinned is not None, "only a heartbeat makes a link"
-                    self._calls[beat.worker] = WorkerCalls(pinned, beat.key, self._settings.client)
-                    self._mind.log.info("worker_joined", worker=beat.worker, url=beat.url)
+                    calls = WorkerCalls(pinned, beat.key, self._settings.client)
+                    guest = Guest(beat, calls, self._settings.foreign, self._mind.log)
+                    self._guests[beat.worker] = guest
+                    self._tasks.start(self._live(guest, beat), "worker")
+                case Refresh(beat):
+                    self._guests[beat.worker].on_beat(beat)
+                case Rest(worker):
+                    self._guests[worker].rest()
                 case Leave(worker):
-                    self._calls.pop(worker).close()
-                    self._mind.log.warning("worker_left", worker=worker)
-                case Refresh() | Rest():
-                    pass
+                    self._guests.pop(worker).leave()
         self._alarm.set(self._workers.next_tick())
+
+    async def _live(self, guest: Guest, beat: WorkerBeat) -> None:
+        """Have a worker in the fleet until it is gone; its next heartbeat brings it back."""
+        log, worker = self._mind.log, beat.worker
+        reachable = await guest.reachable()
+        if not reachable:
+            log.warning("worker_unreachable", worker=worker, url=beat.url)
+        elif self._guests.get(worker) is guest:
+            log.info("worker_joined", worker=worker, url=beat.url)
+            near, far = memory_pair()
+            self._join(far)
+            ended = await guest.run(near)
+            log.warning("worker_left", worker=worker, reason=ended.message)
+        guest.close()
+        if self._guests.get(worker) is guest:
+            del self._guests[worker]
+            self._workers.on_unlinked(worker, self._loop.time())
+            self._alarm.set(self._workers.next_tick())
 
     def _tick(self) -> None:
         self._perform(self._workers.on_tick(self._loop.time()))
@@ -174,8 +202,8 @@ class Guests:
         return dict(zip(alive, told, strict=True))
 
     async def _held(self, worker: str) -> Held:
-        calls = self._calls[worker]
-        reply = await calls.ask("GET", SESSIONS, None, self._settings.stats_s, HELD_MAX_BYTES)
+        guest = self._guests.get(worker)
+        reply = None if guest is None else await guest.held(self._settings.stats_s)
         if reply is None or reply.status != 200:
             return Held(error=NO_ANSWER)
         return read_held(worker, reply.body)
