@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from roost.errors import RoostError
@@ -17,15 +18,17 @@ from roost.store.files import lock_now
 from roost.store.home import Home
 from roost.store.inspection import digest
 from roost.store.models import ModelStore
-from roost.store.pull import PullSettings, Request, Stage, each_of, pull
+from roost.store.pull import PullSettings, Request, Stage, pull
+from roost.store.selecting import choices, each_of, select
 from roost.store.sources import lock_key, parse_source
 from roost.store.transfer import Limits
-from tests.store.gguf_writer import Typed, tiny
+from tests.store.gguf_writer import Typed, shards, tiny
 from tests.store.hub import Hub, Page, running_hub
 
 MODEL = tiny(general__name=Typed("str", "Hub Model"))
 SHA = hashlib.sha256(MODEL).hexdigest()
 HUB_PATH = "/org/repo/resolve/main/dir/Hub-Model.Q8_0.gguf"
+REVISION = "0123456789abcdef0123456789abcdef01234567"
 HUB_SOURCE = "hf:org/repo/dir/Hub-Model.Q8_0.gguf"
 
 
@@ -157,10 +160,10 @@ def test_a_hub_file(store: ModelStore, hub: Hub) -> None:
     assert first.manifest.digest == f"sha256:{SHA}"
     assert first.manifest.licence == "apache-2.0"
     assert Path(first.manifest.path).read_bytes() == MODEL
-    assert hub.seen[0][1]["Authorization"] == "Bearer hush"
+    assert {headers["Authorization"] for _, headers in hub.seen} == {"Bearer hush"}
     assert list(store.home.downloads.iterdir()) == []
     assert not pull(store, Request(HUB_SOURCE), hub_settings(hub)).fetched
-    assert len(hub.seen) == 1
+    assert fetched_from(hub) == ["Hub-Model.Q8_0.gguf"]
 
 
 def test_a_pull_that_was_interrupted_goes_on(store: ModelStore, hub: Hub) -> None:
@@ -169,7 +172,8 @@ def test_a_pull_that_was_interrupted_goes_on(store: ModelStore, hub: Hub) -> Non
     assert reason(store, HUB_SOURCE, hub_settings(hub)) == "upstream_error"
     assert sorted(path.suffix for path in store.home.downloads.iterdir()) == [".json", ".part"]
     assert pull(store, Request(HUB_SOURCE), hub_settings(hub)).fetched
-    assert hub.ranges() == [None, "bytes=1000-"]
+    assert [found for found in hub.ranges() if found] == ["bytes=1000-"]
+    assert len(fetched_from(hub)) == 2
 
 
 @pytest.mark.parametrize(
@@ -207,15 +211,105 @@ def test_every_model_of_a_folder(store: ModelStore, tmp_path: Path) -> None:
     for kind in ("Q4_0", "Q8_0"):
         raw = tiny(general__name=Typed("str", kind))
         (folder / f"m-{kind}.gguf").write_bytes(raw)
-    asked = each_of(Request(f"file:{folder}", link=True))
+    asked = each_of(Request(f"file:{folder}", link=True), PullSettings())
     pulled = [pull(store, request).manifest for request in asked]
     assert [manifest.id for manifest in pulled] == ["m", "m-q4_0"]
     assert {Path(manifest.path).parent for manifest in pulled} == {folder}
-    for source in (f"file:{folder}/m-Q4_0.gguf", "file:/nowhere/at/all", "pypi:tiny"):
-        with pytest.raises(RoostError, match="has several"):
-            each_of(Request(source))
+    beside = choices(f"file:{folder}/m-Q8_0.gguf", PullSettings())
+    assert [one.name for one in beside] == ["m-Q8_0.gguf", "m-Q4_0.gguf"]
+    with pytest.raises(RoostError, match="in a package"):
+        each_of(Request("pypi:tiny"), PullSettings())
     with pytest.raises(RoostError, match="can be linked"):
         pull(store, Request("pypi:tiny", link=True))
+
+
+def listed(hub: Hub, *files: str, **more: object) -> None:
+    """Let the hub tell of a repository with these files, in a revision of its own."""
+    told = {"sha": REVISION, "siblings": [{"rfilename": file} for file in files], **more}
+    hub.pages["/api/models/org/repo"] = Page(msgspec.json.encode(told), etag=None)
+    for file in files:
+        raw = tiny(general__name=Typed("str", file))
+        hub.pages[f"/org/repo/resolve/{REVISION}/{file}"] = Page(raw)
+
+
+def fetched_from(hub: Hub) -> list[str]:
+    """Name the files that were asked for, in order."""
+    asked = [path for path, _ in hub.seen]
+    return [path.rpartition("/")[2] for path in asked if not path.startswith("/api")]
+
+
+def test_a_repository_is_enough(store: ModelStore, hub: Hub) -> None:
+    """The best file of it is taken, of the revision that the hub names; once is enough."""
+    listed(hub, "README.md", "m-Q8_0.gguf", "m-Q4_K_M.gguf", cardData={"license": "mit"})
+    first = pull(store, Request("hf:org/repo"), hub_settings(hub)).manifest
+    assert (first.id, first.source, first.licence) == ("m", "hf:org/repo/m-Q4_K_M.gguf", "mit")
+    assert fetched_from(hub) == ["m-Q4_K_M.gguf"]
+    assert not pull(store, Request("hf:org/repo"), hub_settings(hub)).fetched
+    other = pull(store, Request("hf:org/repo", file="q8_0"), hub_settings(hub)).manifest
+    assert other.id == "m-q8_0"
+    assert not pull(store, Request("hf:org/repo", file="q8_0"), hub_settings(hub)).fetched
+    assert fetched_from(hub) == ["m-Q4_K_M.gguf", "m-Q8_0.gguf"]
+    for source, file in (("hf:org/none", ""), ("hf:org/repo/x.gguf", "")):
+        with pytest.raises(RoostError) as caught:
+            pull(store, Request(source, file), hub_settings(hub))
+        assert caught.value.failure.reason == "not_found"
+
+
+def test_shards_of_a_repository(store: ModelStore, hub: Hub) -> None:
+    """All parts are fetched, what has arrived is not fetched again, and together they are one."""
+    names = [f"big-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
+    listed(hub, *names)
+    pages = [hub.pages[f"/org/repo/resolve/{REVISION}/{name}"] for name in names]
+    for page, raw in zip(pages, shards(3), strict=True):
+        page.body = raw
+    pages[1].cuts = [500]
+    assert reason(store, "hf:org/repo", hub_settings(hub)) == "upstream_error"
+    manifest = pull(store, Request(f"hf:org/repo/{names[1]}"), hub_settings(hub)).manifest
+    assert (manifest.id, len(manifest.files)) == ("big", 3)
+    assert [Path(file.path).read_bytes() for file in manifest.files] == shards(3)
+    assert fetched_from(hub) == [*names[:2], *names[1:]]
+    assert list(store.home.downloads.iterdir()) == []
+
+
+@pytest.mark.parametrize("more", [{"gated": "auto"}, {"cardData": {"license": "gemma"}}])
+def test_a_licence_that_asks_for_agreement(
+    store: ModelStore, hub: Hub, more: dict[str, object]
+) -> None:
+    """Nothing is fetched before somebody has agreed; the refusal says what to read and type."""
+    listed(hub, "m.gguf", **more)
+    with pytest.raises(RoostError, match="--accept-licence") as caught:
+        pull(store, Request("hf:org/repo"), hub_settings(hub))
+    assert f"{hub.url}/org/repo" in caught.value.failure.message
+    assert fetched_from(hub) == []
+    assert pull(store, Request("hf:org/repo", accepted=True), hub_settings(hub)).fetched
+
+
+def test_another_file_is_selected(store: ModelStore, hub: Hub) -> None:
+    """The name stays and the file behind it is another; what cannot be had changes nothing."""
+    listed(hub, "m-Q8_0.gguf", "m-Q4_K_M.gguf")
+    settings = hub_settings(hub)
+    first = pull(store, Request("hf:org/repo"), settings).manifest
+    assert [one.name for one in choices(first.source, settings)] == ["m-Q4_K_M.gguf", "m-Q8_0.gguf"]
+    wish = Request(first.source, "q8_0", into=first.id)
+    second = select(store, wish, settings).manifest
+    assert (second.id, second.source) == ("m", "hf:org/repo/m-Q8_0.gguf")
+    assert second.digest != first.digest
+    assert store.list() == (second,)
+    with pytest.raises(RoostError, match="There are"):
+        select(store, Request(second.source, "q2_k", into="m"), settings)
+    assert store.list() == (second,)
+
+
+def test_another_linked_file_is_selected(store: ModelStore, tmp_path: Path) -> None:
+    """A linked model stays linked, in the folder where it lies."""
+    for kind in ("Q4_0", "Q8_0"):
+        raw = tiny(general__name=Typed("str", kind))
+        (tmp_path / f"m-{kind}.gguf").write_bytes(raw)
+    first = pull(store, Request(f"file:{tmp_path}", "q4_0", link=True)).manifest
+    wish = Request(first.source, "q8_0", into=first.id)
+    second = select(store, wish, PullSettings()).manifest
+    assert (second.id, Path(second.path).name) == ("m", "m-Q8_0.gguf")
+    assert not store.owns("m")
 
 
 def test_somebody_else_is_pulling(store: ModelStore, hub: Hub) -> None:
@@ -253,4 +347,4 @@ def test_two_pulls_at_once_fetch_once(store: ModelStore, hub: Hub) -> None:
     assert pull(store, Request(HUB_SOURCE), settings, first).fetched
     thread.join(10)
     assert fetched == [False]
-    assert len(hub.seen) == 1
+    assert len(fetched_from(hub)) == 1

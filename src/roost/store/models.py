@@ -82,9 +82,11 @@ class ModelStore:
         return self._record(model).owned
 
     def find_source(self, source: str) -> Manifest | None:
-        """Return the usable model that came from `source`, or from a version of it, if any."""
+        """Return the usable model that came from `source`, a version or a file of it, if any."""
         for manifest in self.list():
-            if manifest.source == source or manifest.source.startswith(f"{source}=="):
+            if manifest.source == source or manifest.source.startswith(
+                (f"{source}==", f"{source}/")
+            ):
                 return manifest
         return None
 

