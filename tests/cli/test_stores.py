@@ -51,7 +51,7 @@ def test_a_file_is_pulled_listed_shown_and_removed(
     assert source.exists()
 
 
-@pytest.mark.parametrize("source", ["nonsense", "file:/does/not/exist.gguf", "hf:one/two", ""])
+@pytest.mark.parametrize("source", ["nonsense", "file:/does/not/exist.gguf", "hf:one", ""])
 def test_a_source_that_is_none_is_a_clear_mistake(home: str, source: str, capsys: Capture) -> None:
     """Exit code 2 and one line, no traceback."""
     assert main.run(["pull", "--home", home, source]) == 2
