@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from roost.cli import main
+from roost.cli.estimate import available_bytes
 from tests.store.gguf_writer import Typed, shards, tiny
 
 
@@ -86,3 +87,40 @@ def test_command_lines_that_are_none(
         run(tmp_path, *words)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_an_estimate_of_a_file_and_of_an_installed_model(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is known is said in bytes, what is not is null, and nothing is installed by asking."""
+    home = tmp_path / "home"
+    (tmp_path / "known.gguf").write_bytes(
+        tiny(
+            llama__block_count=Typed("u32", 2),
+            llama__attention__head_count=Typed("u32", 4),
+            llama__embedding_length=Typed("u32", 64),
+            llama__feed_forward_length=Typed("u32", 128),
+        )
+    )
+    assert run(home, "estimate", "--json", "--slots", "3", str(tmp_path / "known.gguf")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["plan"]["ctx"], told["plan"]["slots"]) == (256, 3)
+    assert told["footprint"]["kv_bytes"] == 3 * 256 * 2 * 2 * 64 * 2
+    assert told["footprint"]["total_bytes"] > told["footprint"]["kv_bytes"]
+    assert run(home, "pull", f"file:{folder}") == 0
+    capsys.readouterr()
+    assert run(home, "estimate", "m") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("m: ")
+    assert "unknown" in lines[2]
+    assert run(home, "estimate", "nothing-like-it") == 2
+
+
+def test_memory_is_read_or_unknown(tmp_path: Path) -> None:
+    """A system that does not say how much is free is not guessed at."""
+    table = tmp_path / "meminfo"
+    assert available_bytes(table) is None
+    table.write_text("MemTotal: 9 kB\nMemAvailable:      12 kB\n")
+    assert available_bytes(table) == 12 * 1024
+    table.write_text("MemTotal: 9 kB\n")
+    assert available_bytes(table) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from roost.core.model import Widths
 from roost.errors import RoostError
 from roost.store.gguf import read_header
 from roost.store.vocabulary import Facts, read_facts
@@ -37,6 +38,7 @@ def test_facts_of_a_byte_level_model() -> None:
         control_tokens=("<unk>", "<s>", "</s>", "<|im_end|>"),
         max_token_bytes=7,
         tasks=("chat", "completion"),
+        weight_bytes=read_header(tiny()).data_bytes,
     )
 
 
@@ -142,6 +144,18 @@ def test_a_file_without_architecture_is_no_model() -> None:
     """Without an architecture no runtime could load the file."""
     with pytest.raises(RoostError, match="architecture"):
         without("general.architecture")
+
+
+def test_widths_are_one_pair_of_numbers_or_none() -> None:
+    """Where both are said; not where layers differ, experts share the work, or one is missing."""
+    both = {
+        "llama__embedding_length": Typed("u32", 64),
+        "llama__feed_forward_length": Typed("u32", 256),
+    }
+    assert facts(**both).widths == Widths(64, 256)
+    assert facts(**both, llama__expert_count=Typed("u32", 8)).widths is None
+    assert facts(**both | {"llama__feed_forward_length": Typed("i32[]", [1, 2])}).widths is None
+    assert facts(llama__embedding_length=Typed("u32", 64)).widths is None
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,15 @@ def cost_of(shape: KvShape, plan: KvPlan) -> KvCost | None:
     return KvCost(per_token, per_slot, plan.slots * (cells * per_token + per_slot))
 
 
+def cells_of(shape: KvShape, plan: KvPlan) -> tuple[int, ...]:
+    """Cells of one sequence in each of its caches: the one for all tokens, and those of windows."""
+    cells = _padded(plan.ctx)
+    windows = {layers.window for layers in shape.layers}
+    return tuple(
+        _padded(min(cells, window + plan.batch)) if window else cells for window in sorted(windows)
+    )
+
+
 def _row_bytes(numbers: int, type_: CacheType) -> int | None:
     """Bytes of one row of a cache; quantised rows have to fill whole blocks."""
     elements, size_bytes = _BLOCKS[type_]

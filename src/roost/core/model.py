@@ -20,6 +20,13 @@ class ModelFile(msgspec.Struct, frozen=True):
     mtime_ns: int
 
 
+class Widths(msgspec.Struct, frozen=True):
+    """How many numbers a token is between layers, and in their feed-forward part."""
+
+    embedding: int
+    feed_forward: int
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """One installed model.
 
@@ -33,6 +40,7 @@ class Manifest(msgspec.Struct, frozen=True):
     `kv` is what its layers keep of each token, None where nobody knows.
     `source` says where it came from (`pypi:…`, `hf:…`, `file:…`), `licence` what its source states.
     `tasks` are what it is for: `chat`, `completion`, `embeddings`, `rerank`.
+    `weight_bytes` are its tensors' alone; `widths` is None where they are not one pair of numbers.
     """
 
     id: ModelId
@@ -55,6 +63,8 @@ class Manifest(msgspec.Struct, frozen=True):
     created_unix_s: int = 0
     files: tuple[ModelFile, ...] = ()
     tasks: tuple[str, ...] = ()
+    weight_bytes: int = 0
+    widths: Widths | None = None
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True):

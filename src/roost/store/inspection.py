@@ -55,9 +55,10 @@ def inspect(*paths: Path) -> Facts:
     somebody else while it is mapped would end this process with a bus error.
     """
     head, header = _read_header(paths[0])
-    others = (_read_header(path)[1] for path in paths[1:])
-    check_shards((header, *others))
-    return read_facts(head, header)
+    headers = (header, *(_read_header(path)[1] for path in paths[1:]))
+    check_shards(headers)
+    weights = sum(one.data_bytes for one in headers)
+    return msgspec.structs.replace(read_facts(head, header), weight_bytes=weights)
 
 
 def is_unchanged(file: ModelFile) -> bool:

@@ -280,6 +280,18 @@ class ModelStore:
         return tuple(taken)
 
 
+def preview(path: Path, file: str = "") -> Manifest:
+    """Say what a model would be, without reading it through or installing it: it has no digest.
+
+    Raises `bad_request`.
+    """
+    place = locate(path, file)
+    facts = inspect(*place.files)
+    files = _described(place.files, ("sha256:",) * len(place.files), ignore)
+    model = candidate_ids(place.name, facts.name, "sha256:")[0]
+    return _manifest(model, files, facts)
+
+
 def _owned(manifest: Manifest) -> Record:
     return Record(manifest, owned=True, mtime_ns=manifest.files[0].mtime_ns)
 
@@ -356,4 +368,6 @@ def _manifest(model: ModelId, files: tuple[ModelFile, ...], facts: Facts) -> Man
         created_unix_s=int(time.time()),
         files=files,
         tasks=facts.tasks,
+        weight_bytes=facts.weight_bytes,
+        widths=facts.widths,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.core.kv import KvShape
+from roost.core.model import Widths
 from roost.errors import RoostError, fail
 from roost.store import ggml
 from roost.store.gguf import ArrayRef, Header, Value, read_numbers, read_strings
@@ -46,6 +47,8 @@ class Facts(msgspec.Struct, frozen=True):
     max_token_bytes: int = 0
     kv: KvShape | None = None
     tasks: tuple[str, ...] = ()
+    weight_bytes: int = 0
+    widths: Widths | None = None
 
 
 def read_facts(buffer: Buffer, header: Header) -> Facts:
@@ -73,7 +76,18 @@ def read_facts(buffer: Buffer, header: Header) -> Facts:
         max_token_bytes=_longest(tokens, types, vocab) if vocab in _COUNTABLE else 0,
         kv=read_kv_shape(buffer, header),
         tasks=_tasks(meta, architecture),
+        weight_bytes=header.data_bytes,
+        widths=_widths(meta, architecture),
     )
+
+
+def _widths(meta: dict[str, Value], architecture: str) -> Widths | None:
+    """Read both widths; None where they differ between layers, or experts share the work."""
+    embedding = _integer(meta, f"{architecture}.embedding_length")
+    feed_forward = _integer(meta, f"{architecture}.feed_forward_length")
+    if not embedding or not feed_forward or f"{architecture}.expert_count" in meta:
+        return None
+    return Widths(embedding, feed_forward)
 
 
 def _tasks(meta: dict[str, Value], architecture: str) -> tuple[str, ...]:

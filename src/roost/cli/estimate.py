@@ -1,0 +1,91 @@
+"""WIRING: `roost estimate`: what memory a model would take, before it is loaded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from roost.cli import options
+from roost.text.screen import in_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from roost.config import Settings
+    from roost.core.footprint import Footprint
+    from roost.core.kv import KvPlan
+    from roost.core.model import Manifest
+
+DESCRIPTION = """\
+Say what memory MODEL, an installed one or a file, would take with --slots conversations of --ctx
+tokens each: weights, KV cache and workspace, as llama.cpp allocates them. Nothing is loaded. What
+is not known of an architecture is said to be unknown.
+"""
+MEMORY = Path("/proc/meminfo")
+
+
+def main(arguments: list[str]) -> int:
+    """Print the estimate; 1 where it is known not to fit."""
+    parser = options.parser("estimate", DESCRIPTION, ("ctx", "slots", "batch"))
+    parser.add_argument("model", metavar="MODEL", help="its name, or a GGUF file or folder")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parsed = parser.parse_args(arguments)
+    from roost.core.footprint import footprint_of
+    from roost.core.kv import KvPlan
+
+    settings = options.load(parsed).settings
+    model = _model(settings, parsed.model)
+    own = model.ctx_train
+    ctx = min(settings.ctx or own, own) if own else settings.ctx
+    plan = KvPlan(ctx, settings.slots, settings.batch)
+    found, free = footprint_of(model, plan), available_bytes(MEMORY)
+    if parsed.json:
+        options.print_json({"plan": plan, "footprint": found, "available_bytes": free})
+    else:
+        for line in lines(model, plan, found, free):
+            print(line)
+    return 1 if found.total_bytes and free is not None and found.total_bytes > free else 0
+
+
+def _model(settings: Settings, name: str) -> Manifest:
+    from roost.store.models import ModelStore, preview
+
+    store = ModelStore(options.open_home(settings))
+    path = Path(name)
+    if name not in store.ids() and path.exists():
+        return preview(path)
+    return store.get(name)
+
+
+def lines(model: Manifest, plan: KvPlan, found: Footprint, free: int | None) -> Iterator[str]:
+    """Say it for people."""
+    yield f"{in_one_line(model.id)}: {plan.slots} slots of {plan.ctx} tokens"
+    token = f"  {options.human_bytes(found.kv_token_bytes)} a token" if found.kv_token_bytes else ""
+    yield f"  weights    {_bytes(found.weights_bytes)}"
+    yield f"  KV cache   {_bytes(found.kv_bytes)}{token}"
+    yield f"  workspace  {_bytes(found.workspace_bytes)}  for steps of {plan.batch} tokens"
+    yield f"  together   {_bytes(found.total_bytes)}  {_verdict(found.total_bytes, free)}".rstrip()
+
+
+def _verdict(total: int | None, free: int | None) -> str:
+    if free is None:
+        return ""
+    have = f"{options.human_bytes(free)} are free"
+    if total is None:
+        return have
+    return f"fits: {have}" if total <= free else f"does not fit: {have}; lower --ctx or --slots"
+
+
+def _bytes(size: int | None) -> str:
+    return f"{'unknown' if size is None else options.human_bytes(size):>10}"
+
+
+def available_bytes(table: Path) -> int | None:
+    """Read how much memory programs can still have; None where the system does not say."""
+    try:
+        text = table.read_text("ascii", "replace")
+    except OSError:
+        return None
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
