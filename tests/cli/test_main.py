@@ -57,3 +57,26 @@ def test_an_unknown_verb_is_a_mistake_of_the_caller(capsys: pytest.CaptureFixtur
     """It says where to look and exits with 2."""
     assert main.run(["serv"]) == 2
     assert "roost --help" in capsys.readouterr().err
+
+
+INTERRUPTED = """
+import sys
+from roost.cli import main
+
+
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == "roost.cli.models":
+            raise KeyboardInterrupt
+
+
+sys.meta_path.insert(0, Impatient())
+sys.argv = ["roost", "models"]
+main.main()
+"""
+
+
+def test_an_interrupt_during_imports_is_no_traceback() -> None:
+    """Ctrl-C in the first moments of a start ends it as it does later: 130, and no word."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, timeout=30)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

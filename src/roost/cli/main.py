@@ -85,8 +85,6 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     except RoostError as error:
         print(f"roost {verb}: {error.failure.message}", file=sys.stderr)
         return 2 if error.failure.kind.fault is Fault.CALLER else 1
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         return 0
     except OSError as error:
@@ -97,7 +95,11 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
 
 def main() -> None:
     """Entry point of the `roost` command."""
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        # Also before the verb runs: most of a start is spent on imports.
+        code = 130
     import signal
 
     # The work is done and told: one more Ctrl-C must not turn its exit code into a signal.
