@@ -9,7 +9,7 @@ from roost.core.request import GenerateRequest, TextPrompt
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
 from roost.node.agent import Agent
-from roost.node.effects import Effect, Load, Prepare, Run, Send, StreamKey
+from roost.node.effects import Effect, Load, Look, Prepare, Run, Send, StreamKey
 from roost.node.settings import AgentSettings
 from roost.wire.messages import Cancel, Credit, Events, FromNode, Open, Refused, Status
 
@@ -59,6 +59,7 @@ def prepared(*tokens: int, model: ModelId = MODEL) -> Prepared:
 
 
 FIRST = RuntimeId("m#1")
+SPOILT = Failure("load_failed", "the file is another one")
 STARTED = Started(3, 0, 0)
 FINISHED = Finished("stop", Usage(3, 0, 2))
 ANSWER: tuple[StreamEvent, ...] = (Started(3, 0, 0), Delta("a"), Delta("b"), FINISHED)
@@ -69,6 +70,7 @@ class Node:
 
     def __init__(self, settings: AgentSettings = SETTINGS, *offers: ModelOffer) -> None:
         self.now = 100.0
+        self.spoilt: set[ModelId] = set()
         self.agent = Agent(settings, offers or (offer(),))
         self.effects: list[Effect] = []
         self.all: list[Effect] = []
@@ -76,9 +78,12 @@ class Node:
         self.fresh()
 
     def take(self, effects: list[Effect]) -> list[Effect]:
-        """Remember effects and hand them on."""
+        """Remember effects and hand them on; models that are looked at are sound, or `spoilt`."""
         self.effects += effects
         self.all += effects
+        for look in [effect for effect in effects if isinstance(effect, Look)]:
+            failure = SPOILT if look.model in self.spoilt else None
+            effects = [*effects, *self.take(self.agent.on_looked(look.model, failure, self.now))]
         return effects
 
     def fresh(self) -> list[Effect]:

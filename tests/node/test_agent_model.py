@@ -27,7 +27,18 @@ from roost.core.events import (
 from roost.core.ids import ModelId, RuntimeId, StreamId
 from roost.errors import Failure
 from roost.node.agent import Agent
-from roost.node.effects import Effect, Load, Pause, Prepare, Run, Send, Stop, StreamKey, Unload
+from roost.node.effects import (
+    Effect,
+    Load,
+    Look,
+    Pause,
+    Prepare,
+    Run,
+    Send,
+    Stop,
+    StreamKey,
+    Unload,
+)
 from roost.node.ledger import RoomSettings
 from roost.node.pace import PaceSettings
 from roost.node.settings import AgentSettings
@@ -55,6 +66,7 @@ class World(RuleBasedStateMachine):
         self.links: set[int] = set()
         self.last_link = self.last_stream = 0
         # The shell: what it was asked to do and has not answered.
+        self.looking: list[ModelId] = []
         self.loading: dict[RuntimeId, ModelId] = {}
         self.alive: set[RuntimeId] = set()
         self.unloading: list[RuntimeId] = []
@@ -81,6 +93,8 @@ class World(RuleBasedStateMachine):
                 case Load(model, runtime):
                     assert model not in self.loading.values()
                     self.loading[runtime] = model
+                case Look(model):
+                    self.looking.append(model)
                 case Unload(runtime):
                     assert runtime not in self.unloading
                     self.unloading.append(runtime)
@@ -234,6 +248,13 @@ class World(RuleBasedStateMachine):
         self.alive.discard(runtime)
         self.perform(self.agent.on_runtime_gone(runtime, self.now))
         self.unloading = [r for r in self.unloading if r != runtime]
+
+    @precondition(lambda self: bool(self.looking))
+    @rule(reason=st.sampled_from([None, None, None, "load_failed"]))
+    def looked(self, reason: str | None) -> None:
+        """A model's files were looked at, whether anybody still waits for that or not."""
+        failure = Failure(reason, "spoilt") if reason else None
+        self.perform(self.agent.on_looked(self.looking.pop(0), failure, self.now))
 
     @precondition(lambda self: bool(self.preparing))
     @rule(data=st.data(), tokens=TOKENS, reason=REASONS)

@@ -49,6 +49,20 @@ def test_two_models_take_turns_in_one_place() -> None:
     assert node.agent.statistics().runtimes == 1
 
 
+def test_a_model_that_is_spoilt_drives_nobody_out() -> None:
+    """Whoever asks for it is told why, the report says so, and the others stay where they are."""
+    node = _node()
+    node.serve(1)
+    node.tick(10.0)
+    node.spoilt.add(OTHER)
+    node.open(2, model=OTHER)
+    assert reason_of_all(node) == ["load_failed"]
+    assert not any(isinstance(effect, Unload) for effect in node.all)
+    assert [one.usable for one in node.agent.status().models] == [True, False, True]
+    node.serve(3)
+    assert _view(node, MODEL).resident_s == 10.0
+
+
 def test_a_busy_runtime_is_not_touched() -> None:
     """While a stream runs the other model waits; when it has ended, the runtime goes."""
     node = _node()

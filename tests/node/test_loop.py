@@ -6,14 +6,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import pytest
 
 from roost.core.events import Failed, Finished, Started, Usage
 from roost.core.ids import ModelId, NodeId, RuntimeId
-from roost.errors import Failure
+from roost.errors import Failure, fail
 from roost.node.agent import Agent
+from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.settings import AgentSettings
 from roost.observe import logs
@@ -21,7 +23,7 @@ from roost.wire.link_tables import Close
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello
 from tests.node.gateway import TestGateway
-from tests.node.kit import MODEL, SETTINGS, offer
+from tests.node.kit import MODEL, OTHER, SETTINGS, offer
 from tests.node.tiny import TinyLaunch
 
 HELLO = Hello(VERSION, NodeId("node-1"), "n", "i", "roost")
@@ -90,6 +92,27 @@ async def test_a_request_is_answered(eventually: Eventually) -> None:
         status = rig.gateway.status
         assert status is not None
         await eventually(lambda: bool(rig.gateway.status and rig.gateway.status.runtimes))
+
+
+async def test_a_spoilt_model_drives_nobody_out(eventually: Eventually) -> None:
+    """Whoever asks for it is told why, and the runtime that would have had to go still runs."""
+
+    async def check(model: ModelId) -> None:
+        assert model == OTHER
+        raise fail("load_failed", "the file is another one")
+
+    room = RoomSettings(max_runtimes=1, min_resident_s=0.0)
+    async with _rig(msgspec.structs.replace(SETTINGS, room=room)) as rig:
+        rig.node.check_with(check)
+        await rig.node.set_models((offer(), offer(OTHER)))
+        for prompt in ("hello", "again"):
+            one = rig.gateway.ask(prompt)
+            await eventually(partial(rig.gateway.all_released, one))
+            assert rig.gateway.text(one) == prompt
+            two = rig.gateway.ask("hello", model=OTHER)
+            await eventually(partial(rig.gateway.all_released, two))
+            assert "the file is another one" in rig.gateway.refused[two].message
+        assert list(rig.launch.runtimes) == [FIRST]
 
 
 async def test_what_cannot_be_prepared_is_refused(eventually: Eventually) -> None:

@@ -8,7 +8,7 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node.boarding import Clear
-from roost.node.effects import Load
+from roost.node.effects import Load, Look
 from roost.node.ledger import RoomSettings
 from roost.node.residency import (
     BackoffSettings,
@@ -19,7 +19,7 @@ from roost.node.residency import (
     Unavailable,
     Wait,
 )
-from tests.node.kit import MODEL, OTHER, key, offer
+from tests.node.kit import MODEL, OTHER, SPOILT, key, offer
 
 FIRST, SECOND = RuntimeId("m#1"), RuntimeId("m#2")
 BROKEN = Failure("load_failed", "not enough memory")
@@ -209,6 +209,9 @@ def test_the_idle_one_makes_room_after_its_while_and_not_before() -> None:
     assert lanes.want(OTHER, key(1), 2.0) == Wait()
     assert lanes.step(OFFERS, (), 2.0) is None
     assert lanes.next_s() == 6.0
+    assert lanes.step(OFFERS, (), 6.0) == Look(OTHER)
+    assert lanes.step(OFFERS, (), 6.0) is None
+    assert lanes.on_looked(OTHER, None, 6.0) == ()
     assert lanes.step(OFFERS, (), 6.0) == Clear((FIRST,))
     lanes.retire(FIRST)
     assert lanes.step(OFFERS, (), 6.0) is None
@@ -223,7 +226,37 @@ def test_a_busy_one_gets_no_new_work_after_a_turn() -> None:
     lanes.want(OTHER, key(1), 10.0)
     assert lanes.step(OFFERS, (FIRST,), 29.9) is None
     assert lanes.next_s() == 30.0
+    assert lanes.step(OFFERS, (FIRST,), 30.0) == Look(OTHER)
+    lanes.on_looked(OTHER, None, 30.0)
     assert lanes.step(OFFERS, (FIRST,), 30.0) == Clear((FIRST,))
+
+
+def test_nobody_goes_for_what_cannot_be_loaded() -> None:
+    """Files that are gone or spoilt are a failed load, which costs nobody its place."""
+    lanes = _crowded()
+    lanes.want(OTHER, key(1), 10.0)
+    assert lanes.step(OFFERS, (), 10.0) == Look(OTHER)
+    assert lanes.on_looked(OTHER, SPOILT, 10.0) == (key(1),)
+    assert lanes.step(OFFERS, (), 10.0) is None
+    assert not lanes.is_usable(OTHER)
+    assert isinstance(lanes.want(OTHER, key(2), 10.9), Unavailable)
+    assert lanes.want(OTHER, key(2), 11.0) == Wait()
+    assert lanes.step(OFFERS, (), 11.0) == Look(OTHER)
+    assert lanes.on_looked(OTHER, SPOILT, 11.0) == (key(2),)
+    assert isinstance(lanes.want(OTHER, key(3), 12.9), Unavailable)
+
+
+def test_a_look_that_takes_for_ever_is_waited_for_like_room() -> None:
+    """Who waits is told in time; an answer that comes after that changes nothing."""
+    lanes = _crowded()
+    lanes.want(OTHER, key(1), 10.0)
+    assert lanes.step(OFFERS, (), 10.0) == Look(OTHER)
+    assert lanes.step(OFFERS, (), 69.9) is None
+    assert isinstance(lanes.step(OFFERS, (), 70.0), TellAll)
+    assert lanes.on_looked(OTHER, SPOILT, 71.0) == ()
+    lanes.want(OTHER, key(2), 72.0)
+    assert lanes.on_looked(OTHER, SPOILT, 72.0) == (), "that was about an earlier wait"
+    assert lanes.step(OFFERS, (), 72.0) == Look(OTHER)
 
 
 def test_who_waits_for_room_is_told_in_time() -> None:

@@ -132,6 +132,10 @@ async def test_no_runtime_starts_on_a_file_that_is_another(tmp_path: Path) -> No
         await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
     assert caught.value.failure.reason == "load_failed"
     assert backend.asked == []
+    with pytest.raises(RoostError, match="another one than was installed"):
+        await shelf.check(ModelId("m"))
+    shelf.update(())
+    await shelf.check(ModelId("m"))
 
 
 def test_offers_say_what_the_cache_takes() -> None:

@@ -83,6 +83,7 @@ def open_node(
     agent = Agent(_agent_settings(settings, places), shelf.offers())
     limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
+    loop.check_with(shelf.check)
     return Parts(loop, shelf)
 
 

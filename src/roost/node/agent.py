@@ -5,6 +5,7 @@ on them) and `Reporter` (when a status is due). Inputs are methods that take `no
 effects to be performed, in order. What a shell (or a simulated world) owes the agent:
 
     Load     `on_load_progress`*, then `on_loaded` or `on_load_failed`
+    Look     `on_looked`
     Unload   `on_runtime_gone`; of a runtime that is still loading too, and then nothing else of it
     Prepare  `on_prepared` or `on_prepare_failed`, unless a Stop comes first
     Run      `on_event`*, then `on_closed` once the backend's block has been left
@@ -154,6 +155,13 @@ class Agent:
         self._workshop.on_load_failed(runtime, failure, now)
         self._reporter.on_news()
         return self._finish(now)
+
+    def on_looked(self, model: ModelId, failure: Failure | None, now: float) -> list[Effect]:
+        """A model's files are as they were installed, or why they are of no use."""
+        self._workshop.on_looked(model, failure, now)
+        if failure is not None:
+            self._reporter.on_news()
+        return self._finish_changed(now)
 
     def on_runtime_gone(self, runtime: RuntimeId, now: float) -> list[Effect]:
         """A runtime has ended, by itself or because it was told to."""

@@ -1,6 +1,7 @@
 """MACHINE: the line of models that wait for room on this node, and what is done for the first.
 
     ask ──▶ waits ──▶ Start          there is room
+              │  ├──▶ Inspect        others would have to go: is it worth that?
               │  ╰──▶ Clear          others go first: idle ones, after `turn_s` busy ones too
               ╰─────▶ TurnAway       there can be no room, or there was none for `wait_s`
 
@@ -19,11 +20,17 @@ import msgspec
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
-from roost.node.ledger import Ledger, RoomSettings
+from roost.node.ledger import Ledger, Room, RoomSettings
 
 
 class Start(msgspec.Struct, frozen=True):
     """Load this model: it has left the line."""
+
+    model: ModelId
+
+
+class Inspect(msgspec.Struct, frozen=True):
+    """Look at this model's files: nobody goes for one that cannot be loaded."""
 
     model: ModelId
 
@@ -41,13 +48,15 @@ class TurnAway(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-Step: TypeAlias = Start | Clear | TurnAway
+Step: TypeAlias = Start | Inspect | Clear | TurnAway
 
 
 @dataclass(slots=True)
 class _Turn:
     since_s: float
     asked: bool
+    asked_to_look: bool = False
+    looked: bool = False
 
 
 class Boarding:
@@ -74,6 +83,14 @@ class Boarding:
         """This model is not to be had any more."""
         self._line.pop(model, None)
 
+    def looked(self, model: ModelId) -> bool:
+        """This model is as it was installed; False if it does not wait for that any more."""
+        turn = self._line.get(model)
+        if turn is None or not turn.asked_to_look:
+            return False
+        turn.looked = True
+        return True
+
     def clear(self) -> None:
         """Nobody gets room any more."""
         self._line.clear()
@@ -90,16 +107,18 @@ class Boarding:
         model, turn = next(iter(self._line.items()))
         need_bytes = known_bytes(offer)
         room = self.ledger.room(need_bytes, pinned, now)
-        if room.why == "":
-            return self._out(model, Start(model)) if not room.evict else Clear(room.evict)
+        if room.why == "" and not room.evict:
+            return self._out(model, Start(model))
         if room.why == "too_large":
             return self._out(model, TurnAway(model, too_large(need_bytes, self._settings)))
+        if room.why == "" and (step := _clear(turn, model, room)) is not None:
+            return step
         if now >= turn.since_s + self._settings.wait_s:
             return self._out(model, TurnAway(model, no_room(self._settings)))
         if room.why == "busy" and now >= turn.since_s + self._settings.turn_s:
             room = self.ledger.room(need_bytes, (), now)
             if not room.why:
-                return Clear(room.evict)
+                return _clear(turn, model, room)
         times = (turn.since_s + self._settings.turn_s, turn.since_s + self._settings.wait_s)
         due = [at for at in (*times, room.at_s) if at is not None and at > now]
         self._due_s = min(due, default=None)
@@ -112,6 +131,16 @@ class Boarding:
     def _out(self, model: ModelId, step: Step) -> Step:
         del self._line[model]
         return step
+
+
+def _clear(turn: _Turn, model: ModelId, room: Room) -> Step | None:
+    """Let others go, but for what is known to be there; the look takes milliseconds."""
+    if turn.looked:
+        return Clear(room.evict)
+    if turn.asked_to_look:
+        return None
+    turn.asked_to_look = True
+    return Inspect(model)
 
 
 def known_bytes(offer: ModelOffer) -> int:

@@ -26,6 +26,12 @@ class Load(msgspec.Struct, frozen=True):
     runtime: RuntimeId
 
 
+class Look(msgspec.Struct, frozen=True):
+    """See whether this model is as it was installed, before others go for it; `on_looked`."""
+
+    model: ModelId
+
+
 class Unload(msgspec.Struct, frozen=True):
     """Stop this runtime; answered by `on_runtime_gone`."""
 

@@ -20,7 +20,7 @@ from roost.node.agent import DRAINING, Agent, AgentStatistics
 from roost.node.effects import Effect
 from roost.node.inbox import Inbox
 from roost.node.keeping import Keeper, KeepSettings
-from roost.node.perform import Hands, Launch, Report, perform
+from roost.node.perform import Check, Hands, Launch, Report, perform
 from roost.node.telemetry import measure
 from roost.observe.logs import Log
 from roost.wire.heartbeat import LinkSettings
@@ -86,6 +86,10 @@ class NodeLoop:
         self._is_draining = self._is_ending = self._is_leaving = False
         self._idle = asyncio.Event()
         self._over = asyncio.Event()
+
+    def check_with(self, check: Check) -> None:
+        """Have this look at a model's files before others make room for it."""
+        self._hands.check = check
 
     async def run(self) -> None:
         """Serve until `stop` has done its work; a cancel stops everything at once."""

@@ -23,6 +23,7 @@ from roost.node.effects import (
     Effect,
     Forget,
     Load,
+    Look,
     Park,
     Pause,
     Prepare,
@@ -58,6 +59,14 @@ class Launch(Protocol):
         ...
 
 
+Check: TypeAlias = Callable[[ModelId], Awaitable[None]]
+"""Looks at a model's files; raises `RoostError("load_failed")` where they cannot be loaded."""
+
+
+async def _nothing_is_wrong(_model: ModelId) -> None:
+    """What is said of models that are not files."""
+
+
 class Hands:
     """Everything the node's shell holds: runtimes, work under way, links.
 
@@ -68,6 +77,7 @@ class Hands:
     def __init__(self, agent: Agent, launch: Launch, inbox: Inbox[Report], log: Log) -> None:
         self.agent = agent
         self.launch = launch
+        self.check: Check = _nothing_is_wrong
         self.log = log
         self.stop_grace_s = 0.0
         self.keeper = Keeper(KeepSettings())
@@ -99,6 +109,8 @@ def perform(hands: Hands, effect: Effect) -> None:
     match effect:
         case Load():
             load(hands, effect)
+        case Look():
+            hands.tasks.create_task(_look(hands, effect))
         case Unload():
             unload(hands, effect)
         case Prepare():
@@ -239,6 +251,13 @@ async def _load(hands: Hands, effect: Load, job: Job) -> None:
         assert failure is not None
         hands.log.warning("runtime_failed", model=model, runtime=name, reason=failure.reason)
         await hands.tell(partial(hands.agent.on_load_failed, name, failure))
+
+
+async def _look(hands: Hands, effect: Look) -> None:
+    failure = await _failure_of(hands, "look", hands.check(effect.model))
+    if failure is not None:
+        hands.log.warning("runtime_failed", model=effect.model, runtime="", reason=failure.reason)
+    await hands.tell(partial(hands.agent.on_looked, effect.model, failure))
 
 
 async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job) -> None:

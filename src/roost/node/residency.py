@@ -22,8 +22,16 @@ import msgspec
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer, RuntimeState
 from roost.errors import Failure
-from roost.node.boarding import Boarding, Clear, Start, TurnAway, known_bytes, no_model
-from roost.node.effects import Load, StreamKey
+from roost.node.boarding import (
+    Boarding,
+    Clear,
+    Inspect,
+    Start,
+    TurnAway,
+    known_bytes,
+    no_model,
+)
+from roost.node.effects import Load, Look, StreamKey
 from roost.node.ledger import RoomSettings
 
 
@@ -60,7 +68,7 @@ class TellAll(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-Step: TypeAlias = Load | Clear | TellAll
+Step: TypeAlias = Load | Look | Clear | TellAll
 
 
 class Residence(msgspec.Struct, frozen=True):
@@ -145,7 +153,7 @@ class Residency:
             return Load(model, self._start(self._lanes[model], offer, now))
         if isinstance(step, TurnAway):
             return TellAll(self._turn_away(model), step.failure)
-        return step
+        return Look(model) if isinstance(step, Inspect) else step
 
     def give_up(self) -> None:
         """Nobody gets room any more: the node is about to end."""
@@ -178,6 +186,18 @@ class Residency:
         if lane is None or lane.state != "loading":
             return ()
         self._forget(lane)
+        return self._failed(lane, failure, now)
+
+    def on_looked(
+        self, model: ModelId, failure: Failure | None, now: float
+    ) -> tuple[StreamKey, ...]:
+        """Its files were looked at: who waited for what cannot be loaded, and has to be told."""
+        if not self._boarding.looked(model) or failure is None:
+            return ()
+        self._boarding.drop(model)
+        return self._failed(self._lanes[model], failure, now)
+
+    def _failed(self, lane: _Lane, failure: Failure, now: float) -> tuple[StreamKey, ...]:
         lane.state, lane.failure = "failed", failure
         wait_s = min(self._settings.max_s, self._settings.first_s * 2.0**lane.failures)
         # The exponent is bounded too: 2.0**1024 is no float.

@@ -63,6 +63,12 @@ class Shelf:
         """What this node could serve."""
         return [self._offer(model) for model in self._models.values()]
 
+    async def check(self, model: ModelId) -> None:
+        """Look at a model's files; raises `load_failed` where they are not what was installed."""
+        manifest = self._models.get(model)
+        if manifest is not None and manifest.files:
+            await asyncio.to_thread(check_unchanged, manifest)
+
     async def start(
         self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
     ) -> Runtime:
@@ -71,8 +77,7 @@ class Shelf:
         if manifest is None:
             raise fail("load_failed", "The model was removed before it could be loaded.")
         backend = self._backend_of(manifest)
-        if manifest.files:
-            await asyncio.to_thread(check_unchanged, manifest)
+        await self.check(model)
         options = msgspec.structs.replace(self._settings.options, ctx=self._ctx(manifest))
         key = RuntimeKey(backend.name, model, manifest.digest, options)
         kept = self._settings.state_folder

@@ -15,7 +15,7 @@ from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node.boarding import Clear, known_bytes, no_model
 from roost.node.desk import Desk, Outgoing
-from roost.node.effects import Effect, Load, Prepare, Stop, StreamKey
+from roost.node.effects import Effect, Load, Look, Prepare, Stop, StreamKey
 from roost.node.floor import Floor
 from roost.node.floors import Floors
 from roost.node.progress import Progress
@@ -82,6 +82,8 @@ class Workshop:
                 case Load() as load:
                     self.loads += 1
                     self._outgoing.add(load)
+                case Look() as look:
+                    self._outgoing.add(look)
                 case Clear(runtimes):
                     self._clear(runtimes)
                 case TellAll(waiting, failure):
@@ -128,6 +130,12 @@ class Workshop:
             self._prepare(stream, runtime, now)
         if offer is None or runtime in self._outdated:
             self._retire(floor, now)
+
+    def on_looked(self, model: ModelId, failure: Failure | None, now: float) -> None:
+        """A model that waits for others to go was looked at: if it is spoilt, nobody goes."""
+        for key in self._residency.on_looked(model, failure, now):
+            self.end(self._known(key), self._residency.why_not(model, now), now)
+        self.fill(now)
 
     def on_load_failed(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
         """A runtime could not be started: all who wait for it are told."""

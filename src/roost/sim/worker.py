@@ -20,6 +20,7 @@ from roost.node.agent import Agent
 from roost.node.effects import (
     Effect,
     Load,
+    Look,
     Pause,
     Prepare,
     Run,
@@ -296,6 +297,9 @@ class Worker:
                     self._put(self._link.say(effect.message))
             case Load():
                 self._load(effect)
+            case Look():
+                failure = LOAD_FAILED if self.failing_loads else None
+                self._perform(self.agent.on_looked(effect.model, failure, self._world.now))
             case Unload():
                 self._unload(effect.runtime)
             case Prepare():
