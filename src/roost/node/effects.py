@@ -116,5 +116,5 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Load | Unload | Prepare | Run | Stop | Pause | Send | Park | Restore | Demote | Forget
+    Load | Look | Unload | Prepare | Run | Stop | Pause | Send | Park | Restore | Demote | Forget
 )
