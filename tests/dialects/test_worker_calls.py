@@ -52,6 +52,7 @@ def test_a_past_is_told_as_text() -> None:
     assert new_prompt([Message("user", "hi")]) == "hi"
     talk = [Message("user", "a"), Message("assistant", "b"), Message("user", "c\nd")]
     assert new_prompt(talk) == "[RECENT MESSAGES]\nUser: a\nAssistant: b\n\nc\nd"
+    assert new_prompt(talk[:2]) == "[RECENT MESSAGES]\nUser: a\nAssistant: b"
 
 
 @pytest.mark.parametrize(

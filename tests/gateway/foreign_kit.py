@@ -85,11 +85,12 @@ class World:
         require: bool = False,
         tenant: str = "t",
         prompt: Prompt | None = None,
+        most: int = 5,
     ) -> StreamId:
         """Let the gateway open a stream."""
         self.streams += 1
         number = StreamId(self.streams)
-        request = GenerateRequest(MODEL, prompt or ChatPrompt(messages), max_tokens=5)
+        request = GenerateRequest(MODEL, prompt or ChatPrompt(messages), max_tokens=most)
         opened = Open(
             *(number, RequestId(f"r{number}"), TenantId(tenant), request, credit), require=require
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from roost.core.events import Delta, Finished, Started, Usage
@@ -289,6 +290,36 @@ def test_idle_sessions_are_removed() -> None:
     assert world.translator.next_tick() is None
 
 
+def test_a_past_is_handed_over_without_an_answer() -> None:
+    """Prefilled as text, nothing decoded, and there for the next turn."""
+    world = World()
+    one = world.open(HELLO[:2], most=1)
+    told = "[RECENT MESSAGES]\nUser: hi\nAssistant: Hello"
+    assert world.calls[one] == Prefill(one, "s1", MODEL, "create", told, 1)
+    world.hear(one, Prefilled(9, 0))
+    assert world.events[one] == [Started(9, 0, 0), Finished("length", Usage(9, 0, 0))]
+    assert one in world.released
+    again = world.open(HELLO)
+    assert world.calls[again] == Prefill(again, "s1", MODEL, "continue", "more", 5)
+
+
+def test_a_worker_that_is_left_keeps_nothing() -> None:
+    """When nobody comes back, or it drains itself, idle sessions are removed, and later ones."""
+    world = World()
+    world.answer(world.open(), "Hello")
+    running = world.open((Message("user", "ho"),))
+    world.take(world.translator.on_vacate(vacant=True))
+    assert world.deleting == ["s1"]
+    world.answer(running, "Hello")
+    assert world.deleting == ["s1", "s2"]
+    world.take(world.translator.on_vacate(vacant=False))
+    world.remove()
+    world.answer(world.open(), "Hello")
+    draining = msgspec.structs.replace(BEAT, health=WorkerHealth(draining=True))
+    world.take(world.translator.on_beat(draining))
+    assert world.deleting == ["s3"]
+
+
 def test_reports_say_what_heartbeats_say() -> None:
     """Models, slots and context; without any, what the settings say, which is nothing at first."""
     translator = Translator(ForeignSettings(), "life", lambda: "s")
@@ -307,5 +338,6 @@ def test_reports_say_what_heartbeats_say() -> None:
     then = told(WorkerBeat("w", "u", WorkerHealth(draining=True), sampling=True))
     assert (then.seq, then.status.models) == (first.seq + 1, ())
     assert then.status.draining
-    assert told(BEAT, rests=True).status.draining
-    assert told(WorkerBeat("w", "u", WorkerHealth(alive=False))).status.draining
+    assert told(BEAT, rests=True).status.max_in_flight == 0
+    assert told(BEAT).status.max_in_flight == 2
+    assert told(WorkerBeat("w", "u", WorkerHealth(alive=False))).status.max_in_flight == 0

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 import pytest
 
+from roost.fleet.handover import HandoverSettings
 from roost.fleet.relay import RelaySettings
 from roost.gateway.foreign.address import read_nets
 from roost.gateway.foreign.guests import GuestSettings
@@ -46,6 +47,7 @@ async def fleet(
     settings = msgspec.structs.replace(
         SETTINGS,
         guests=guests or opened(),
+        handover=HandoverSettings(look_s=0.01),
         infer=InferSettings(relay=RelaySettings(sealed=True, keepalive_s=0.2)),
     )
     async with AsyncExitStack() as stack:
@@ -329,3 +331,23 @@ async def test_a_worker_that_drains_gets_no_new_work() -> None:
         assert (await say(stage, "hi")).status == 503
         await join(stage, worker)
         assert text(await say(stage, "hi")) == "Hello"
+
+
+async def test_conversations_leave_a_worker_that_drains() -> None:
+    """They are prefilled elsewhere from what was said, and nothing of them is left behind."""
+    async with fleet("a", "b") as (stage, workers):
+        first = await say(stage, "hi")
+        home = next(one for one in workers if one.name == first.headers["x-roost-node"])
+        (other,) = [one for one in workers if one is not home]
+        await join(stage, home, health={"alive": True, "draining": True})
+        await until(lambda: bool(other.calls(PREFILL)), what="its past is prefilled elsewhere")
+        assert (
+            other.calls(PREFILL)[0].body["prompt"]
+            == "[RECENT MESSAGES]\nUser: hi\nAssistant: Hello"
+        )
+        await until(lambda: not home.sessions, what="nothing is left at home")
+        again = await say(stage, "more")
+        assert text(again) == "Hello"
+        assert again.headers["x-roost-placement"].startswith("moved")
+        assert again.headers["x-roost-cached-tokens"] == "10"
+        assert (other.calls(PREFILL)[-1].body["prompt"], len(other.calls(DECODE))) == ("more", 1)

@@ -109,15 +109,16 @@ def decode_body(
 
 
 def new_prompt(messages: Sequence[Message]) -> str:
-    """Write a whole conversation as the first prompt of a session, the new message last.
+    """Write a whole conversation as the first prompt of a session, a new message last.
 
     A worker knows what it was told itself; what others have said it can only be told as text.
     """
-    past, last = messages[:-1], messages[-1]
-    if not past:
-        return last.content
+    new = messages[-1].content if messages[-1].role == "user" else None
+    past = messages if new is None else messages[:-1]
+    if new is not None and not past:
+        return new
     lines = [f"{_SPEAKERS[one.role]}: {one.content}" for one in past]
-    return "\n".join([RECENT, *lines, "", last.content])
+    return "\n".join([RECENT, *lines, *([] if new is None else ["", new])])
 
 
 def read_prefilled(body: bytes) -> Prefilled | None:

@@ -92,6 +92,7 @@ class Handovers:
             prompt_bytes=sum(len(message.content.encode()) for message in prompt.messages),
             max_tokens=1,
             class_="bulk",
+            needs="plain_turns",
         )
         request = GenerateRequest(model, prompt, max_tokens=1)
         relay = Relay(RelaySettings(), streamed=False, now=self._mind.now_s)

@@ -20,6 +20,7 @@ from roost.dialects.worker_calls import (
     read_prefilled,
 )
 from roost.errors import Failure
+from roost.gateway.alarm import Alarm
 from roost.gateway.foreign.calls import (
     DENIAL_MAX_BYTES,
     HEALTH,
@@ -57,6 +58,7 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Vacate,
     Welcome,
 )
 from roost.wire.pump import Pump, PumpSettings
@@ -90,7 +92,7 @@ class Guest:
         self._tasks = Tasks()
         self._prefills: dict[StreamId, asyncio.Task[None]] = {}
         self._answers: dict[StreamId, Answer] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop, self._tick)
         self._up = self._rests = False
 
     async def reachable(self) -> bool:
@@ -107,8 +109,7 @@ class Guest:
             return (await self._pump.run()).failure
         finally:
             self._up = False
-            if self._timer is not None:
-                self._timer.cancel()
+            self._alarm.end()
             for answer in self._answers.values():
                 answer.hang_up()
             await self._tasks.close()
@@ -153,6 +154,8 @@ class Guest:
                 self._feed(translator.on_credit(stream, messages, now))
             case Cancel(stream):
                 self._feed(translator.on_cancel(stream, now))
+            case Vacate(vacant):
+                self._feed(translator.on_vacate(vacant=vacant))
             case _:
                 return  # its models are loaded: there is nothing to want
 
@@ -179,7 +182,7 @@ class Guest:
                     self._log.warning("stream_sequence_gap", worker=worker, wanted=wanted, got=got)
                 case Lose(failure):
                     self._lose(failure)
-        self._arm()
+        self._alarm.set(self._translator.next_tick())
 
     def _say(self, message: FromNode) -> None:
         assert self._pump is not None, "it says nothing before it runs"
@@ -228,14 +231,7 @@ class Guest:
 
     # Time.
 
-    def _arm(self) -> None:
-        due = self._translator.next_tick()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if due is None else self._loop.call_at(due, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         if self._up:
             self._feed(self._translator.on_tick(self._loop.time()))
 

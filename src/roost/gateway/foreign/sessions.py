@@ -55,6 +55,10 @@ class ForeignSessions:
             gone.append(self._drop())
         return gone
 
+    def clear(self) -> list[str]:
+        """Let go of all, and name them."""
+        return [self._drop() for _ in range(len(self._idle))]
+
     def next_s(self) -> float | None:
         """When `sweep` has something to do."""
         oldest = next(iter(self._idle.values()), None)

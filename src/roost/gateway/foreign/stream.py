@@ -63,6 +63,11 @@ class ForeignStream:
         return self.opened.stream
 
     @property
+    def mute(self) -> bool:
+        """Whether nobody wants an answer: a past is to be where its next turn will be."""
+        return self.messages[-1].role == "assistant"
+
+    @property
     def answer(self) -> str:
         """Everything the worker has said."""
         return "".join(self.text)
@@ -104,10 +109,15 @@ class ForeignStream:
 
 
 def turns_of(opened: Open) -> tuple[Message, ...]:
-    """Give the messages of a request that a worker can serve; nothing for any other."""
+    """Give the messages of a request that a worker can serve; nothing for any other.
+
+    A past without a new message is one that is handed over, which asks for one token.
+    """
     request = opened.request
     prompt = request.prompt
     plain = request.top_logprobs is None and request.continuation is None
     if not isinstance(prompt, ChatPrompt) or not plain or request.ignore_eos:
         return ()
-    return prompt.messages if prompt.messages[-1].role == "user" else ()
+    last = prompt.messages[-1].role
+    handed = last == "assistant" and request.max_tokens == 1
+    return prompt.messages if last == "user" or handed else ()

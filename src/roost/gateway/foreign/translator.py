@@ -40,7 +40,7 @@ from roost.gateway.foreign.effects import (
     Prefill,
     Say,
 )
-from roost.gateway.foreign.report import OfferSettings, report
+from roost.gateway.foreign.report import Load, OfferSettings, report
 from roost.gateway.foreign.sessions import ForeignSession, ForeignSessions
 from roost.gateway.foreign.stream import ForeignStream, turns_of
 from roost.wire.messages import Open, Phase, Refused, Released, Status
@@ -81,16 +81,35 @@ class Translator:
         self._streams: dict[StreamId, ForeignStream] = {}
         self._sessions = ForeignSessions(settings.sessions_max, settings.session_idle_s)
         self._reports = 0
+        self._beat: WorkerBeat | None = None
+        self._rests = self._vacant = False
         self._status: NodeStatus | None = None
 
     # From heartbeats.
 
     def on_beat(self, beat: WorkerBeat, *, rests: bool = False) -> list[ForeignEffect]:
         """The worker says how it is; with `rests` it is to get no new work."""
-        running = len(self._streams)
-        self._status = report(beat, self._settings.offer, self._instance, running, rests=rests)
+        self._beat, self._rests = beat, rests
+        return self._look()
+
+    def on_vacate(self, *, vacant: bool) -> list[ForeignEffect]:
+        """Nobody comes back to what the worker holds; or, not `vacant`, they do."""
+        self._vacant = vacant
+        return self._look()
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether sessions wait for their next turn: not on a worker that is being left."""
+        return not self._vacant and (self._beat is None or not self._beat.health.draining)
+
+    def _look(self) -> list[ForeignEffect]:
+        """Report, and remove what nobody comes back to: then the worker may be stopped."""
+        assert self._beat is not None, "a heartbeat comes before everything else"
+        gone = [] if self._keeps else self._sessions.clear()
+        load = Load(len(self._streams), len(self._sessions), self._rests, self._vacant)
+        self._status = report(self._beat, self._settings.offer, self._instance, load)
         self._reports += 1
-        return [Say(Status(self._reports, self._status))]
+        return [*map(Delete, gone), Say(Status(self._reports, self._status))]
 
     # From the gateway.
 
@@ -103,8 +122,9 @@ class Translator:
         if slot is None:
             return _refused(opened, FULL)
         hashes = chain(opened.tenant, opened.request.model, messages)
-        session = self._sessions.take(hashes[-2]) if len(hashes) > 1 else None
-        if session is None and len(hashes) > 1 and opened.require:
+        past = hashes[-2] if len(hashes) > 1 and messages[-1].role == "user" else b""
+        session = self._sessions.take(past)
+        if session is None and past and opened.require:
             return _refused(opened, GONE)
         mode: Mode = "create" if session is None else "continue"
         stream = ForeignStream(
@@ -143,7 +163,7 @@ class Translator:
             return []
         match heard:
             case Prefilled():
-                return [self._decode(stream, heard, now)]
+                return self._prefilled(stream, heard, now)
             case Began():
                 return self._begin(stream, now)
             case Pieces(said):
@@ -163,12 +183,17 @@ class Translator:
             case Lost():
                 return self._lose(stream, now)
 
-    def _decode(self, stream: ForeignStream, done: Prefilled, now: float) -> Decode:
+    def _prefilled(self, stream: ForeignStream, done: Prefilled, now: float) -> list[ForeignEffect]:
         stream.prefilled = done
+        if stream.mute:
+            stream.calling = False
+            begun = self._begin(stream, now)
+            self._complete(stream, Over("length", 0), now)
+            return [*begun, *self._settle(stream, now)]
         stream.phase, stream.due_s = "decode", now + self._settings.idle_s
-        request = stream.opened.request
-        wishes = request.sampling, request.stop
-        return Decode(stream.id, stream.session.name, self._max_tokens(stream), *wishes)
+        request, most = stream.opened.request, self._max_tokens(stream)
+        name, wishes = stream.session.name, (request.sampling, request.stop)
+        return [Decode(stream.id, name, most, *wishes)]
 
     def _begin(self, stream: ForeignStream, now: float) -> list[ForeignEffect]:
         if not stream.begun:
@@ -213,8 +238,8 @@ class Translator:
         session = stream.session
         if denied.no_room:
             # Nothing has changed there: the next turn may find it as this one did.
-            lost = self._sessions.put(session, session.holds, now)
-            return [*map(Delete, lost), *self._refuse(stream, denied.failure, now)]
+            kept = self._keep(session, session.holds, now)
+            return [*kept, *self._refuse(stream, denied.failure, now)]
         if not denied.gone:
             return [Delete(session.name), *self._refuse(stream, denied.failure, now)]
         if stream.opened.require:
@@ -292,10 +317,16 @@ class Translator:
 
     def _settle(self, stream: ForeignStream, now: float) -> list[ForeignEffect]:
         """Keep the session of a complete answer for the next turn."""
-        holds = extend(stream.so_far, "assistant", stream.answer)
-        lost = self._sessions.put(stream.session, holds, now)
+        holds = stream.so_far
+        if not stream.mute:
+            holds = extend(holds, "assistant", stream.answer)
         stream.phase = "flushing"
-        return [*map(Delete, lost), *self._flush(stream, now)]
+        return [*self._keep(stream.session, holds, now), *self._flush(stream, now)]
+
+    def _keep(self, session: ForeignSession, holds: bytes, now: float) -> list[ForeignEffect]:
+        """Have a session wait for its next turn; whoever has to go for that is removed."""
+        lost = self._sessions.put(session, holds, now) if self._keeps else [session.name]
+        return [Delete(name) for name in lost]
 
     def _refuse(self, stream: ForeignStream, failure: Failure, now: float) -> list[ForeignEffect]:
         """Nothing was started: no event of it has been sent."""
