@@ -10,7 +10,7 @@ from roost.core.events import Usage
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
-from roost.sim import aside_claims, home_claims, room_claims, short_claims
+from roost.sim import aside_claims, home_claims, leave_claims, room_claims, short_claims
 from roost.sim.checkers import CHECKERS, check
 from roost.sim.history import History, Opened, Ownership, Repeat, Rest, Run, Trace, Trouble
 
@@ -383,7 +383,7 @@ def test_every_checker_is_exercised_here() -> None:
     """A new claim comes with a history that breaks it."""
     elsewhere = {"ties_are_shared", *TALK_CLAIMS, *ROOM_CLAIMS}
     elsewhere |= {name for name, _, _ in (*aside_claims.CLAIMS, *home_claims.CLAIMS)}
-    elsewhere |= {name for name, _, _ in short_claims.CLAIMS}
+    elsewhere |= {name for name, _, _ in (*short_claims.CLAIMS, *leave_claims.CLAIMS)}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
 

@@ -19,7 +19,7 @@ def turn(name: str, at_s: float, past: tuple[str, ...], asked: str) -> Trace:
     one = Trace(RequestId(name), ModelId("m"), 1, at_s, ("aa ", "bb "), "aa bb ", True)
     one.first_byte_s, one.over_s = at_s + 0.5, at_s + 1.0
     first: Opened = opened(at_s)
-    first.over_s = at_s + 1.0
+    first.over_s, first.epoch = at_s + 1.0, round(at_s)
     one.opened, one.endings = [first], [("complete", None)]
     one.conversation, one.asked, one.past = b"c", asked, (*past, asked)
     one.came_s = one.began_s = at_s

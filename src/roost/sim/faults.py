@@ -20,6 +20,9 @@ from roost.sim.world import Action, World
 GATEWAY = NodeId("gateway")
 """Under this name troubles of the gateway itself are noted."""
 
+GATEWAY_FAULTS = frozenset({"late_ticks", "pause_gateway", "drain_gateway", "kill_gateway"})
+REJOIN_S = 3.0
+"""How long after a gateway's start its nodes may take to be back."""
 AFTERMATH_S = 16.0
 """How long after its end a fault may still be felt: a link counts as dead after 15 s of silence."""
 
@@ -76,7 +79,7 @@ class Faults:
         self._world.at(at_s, lambda: self._strike(fault, for_s))
 
     def _strike(self, fault: Fault, for_s: float) -> None:
-        if fault.kind in {"late_ticks", "pause_gateway", "drain_gateway"}:
+        if fault.kind in GATEWAY_FAULTS:
             self._strike_gateway(fault, for_s)
             return
         free = [node for node in self._workers if node not in self._busy]
@@ -107,8 +110,17 @@ class Faults:
         elif fault.kind == "pause_gateway":
             self._front.process.stop()
             self._world.at(for_s, self._front.process.resume)
+        elif fault.kind == "kill_gateway":
+            self._network.shut()
+            self._front.kill()
+            trouble.until_s = now + for_s + REJOIN_S
+            self._world.at(for_s, self._start_gateway)
         else:
             self._front.drain()
+
+    def _start_gateway(self) -> None:
+        self._front.boot()
+        self._network.is_open = True
 
     def _ticks_again(self) -> None:
         self._front.tick_delay_s = 0.0
@@ -180,7 +192,12 @@ class Faults:
     def _park_node(self, worker: Worker, _fault: Fault) -> Action:
         node, front = worker.spec.id, self._front
         front.process.do(lambda: front.park(node, parked=True))
-        return lambda: front.process.do(lambda: front.park(node, parked=False))
+
+        def give_back() -> None:
+            front.note_drained(node, worker.agent.status())
+            front.process.do(lambda: front.park(node, parked=False))
+
+        return give_back
 
     def _crowd(self, worker: Worker, _fault: Fault) -> Action:
         worker.crowd()

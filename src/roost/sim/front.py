@@ -16,6 +16,7 @@ from roost.core.events import Delta, Failed, Finished, Started, StreamEvent
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import ConversationKey, NodeId, RequestId, StreamId
 from roost.core.request import Continuation, GenerateRequest, Terms
+from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
 from roost.fleet import relay_effects as relayed
 from roost.fleet.effects import (
@@ -24,17 +25,21 @@ from roost.fleet.effects import (
     Dispatch,
     Effect,
     Report,
+    Vacate,
     Waiting,
     Want,
     Withdraw,
 )
 from roost.fleet.relay import Relay
 from roost.fleet.said import Said
+from roost.sim.handovers import Handovers
 from roost.sim.ledger import Ledger
 from roost.sim.lines import Line, Reader, Turn, line_of, wish_of
+from roost.sim.network import Connection, End
 from roost.sim.parts import FrontParts
 from roost.sim.patience import Patience
 from roost.sim.switchboard import AboutStream, Switchboard
+from roost.sim.talks import Talks
 from roost.sim.world import Alarm, Process, World
 from roost.wire.messages import (
     Cancel,
@@ -46,25 +51,53 @@ from roost.wire.messages import (
     Released,
     Status,
 )
+from roost.wire.messages import Vacate as Vacancy
 
 
 class Front:
     """The gateway process."""
 
     def __init__(self, world: World, parts: FrontParts, ledger: Ledger) -> None:
-        self.process = Process(world, "gateway")
-        self.coordinator = parts.coordinator
         self.turns: dict[RequestId, Turn] = {}
         self.tick_delay_s = 0.0
         self._parts = parts
         self._world = world
         self._ledger = ledger
-        self.links = Switchboard(self.process, ledger, self)
+        self._lives = 0
+        self.boot()
+
+    # The process.
+
+    def boot(self) -> None:
+        """Start, with what the store has kept of earlier lives and nothing else of them."""
+        parts, before = self._parts, self.talks if self._lives else None
+        self._lives += 1
+        self.process = Process(self._world, f"gateway/{self._lives}")
+        self.coordinator = parts.coordinator()
+        self.links = Switchboard(self.process, self._ledger, self)
         self._alarm = Alarm(self.process, self._tick)
-        self.talks = parts.talks(self.process, parts.talk_parts, ledger, self)
+        self.talks: Talks = parts.talks(self.process, parts.talk_parts(), self._ledger, self)
+        if before is not None:
+            self.talks.inherit(before)
         self._due: deque[Effect] = deque()
         self._performing = False
         self._patience = Patience(self.process, self.coordinator)
+        shop, ledger = self.talks, self._ledger
+        self._handovers = Handovers(self.process, parts.handover, shop, ledger, self)
+
+    def kill(self) -> None:
+        """End it: whatever runs through it is lost, and its clients see their connections break."""
+        self.process.kill()
+        turns, self.turns = list(self.turns.values()), {}
+        for turn in turns:
+            self._ledger.ended(turn.terms.request_id, "gateway_lost", None)
+        self._ledger.gateway_gone()
+        for turn in turns:
+            turn.reader.ended()
+
+    def answer(self, connection: Connection, node: End) -> End:
+        """Take a new connection; the ear for what it brings."""
+        return self.links.answer(connection, node)
 
     # Clients.
 
@@ -134,8 +167,15 @@ class Front:
         tell = self.coordinator.on_drain_node if parked else self.coordinator.on_undrain_node
         self._ledger.park(node, parked=parked)
         self._feed(tell(node, self._world.now))
-        if parked:
-            self.talks.leave(node)
+
+    def note_drained(self, node: NodeId, status: NodeStatus) -> None:
+        """A node that was drained is about to be given back: note how it stands."""
+        left = len(self.talks.registry.on_node(node))
+        self._ledger.drained(node, status, left)
+
+    def handed_over(self, node: NodeId) -> None:
+        """Nobody comes back to what a node holds."""
+        self._feed(self.coordinator.on_handed_over(node))
 
     def drain(self) -> None:
         """Take nothing new."""
@@ -293,6 +333,10 @@ class Front:
             case Want():
                 self._ledger.wanted(effect.node, effect.model)
                 self.links.say(self.links.lines[effect.node], wish_of(effect))
+            case Vacate():
+                left = len(self.talks.registry.on_node(effect.node))
+                self._ledger.vacated(effect.node, left, vacant=effect.vacant)
+                self.links.say(self.links.lines[effect.node], Vacancy(effect.vacant))
             case Report():
                 self._ledger.note(effect)
 
@@ -312,7 +356,7 @@ class Front:
         line.opened += 1
         line.streams[stream] = (effect.request, effect.attempt)
         line.numbers[effect.request, effect.attempt] = stream
-        self._ledger.dispatched(effect, turn.request.model)
+        self._ledger.dispatched(effect, turn.request.model, self._lives)
         message = Open(
             stream,
             effect.request,
@@ -320,7 +364,7 @@ class Front:
             asked,
             turn.relay.room,
             effect.deadline_s,
-            Fence(effect.request, Epoch(1, effect.epoch, "sim")),
+            Fence(effect.request, Epoch(self._lives, effect.epoch, "sim")),
         )
         self.links.say(line, message)
 
@@ -344,7 +388,8 @@ class Front:
         elif self.turns.pop(turn.terms.request_id, None) is not None:
             turn.reader.ended()
             request, attempt = turn.terms.request_id, turn.attempt
-            over = self.talks.over(request, turn.reached, turn.pin)
+            over = self._handovers.over(request, turn.pin)
+            over = over or self.talks.over(request, turn.reached, turn.pin)
             self._patience.wait(request, attempt, over)
 
     def _carry_out(self, turn: Turn, effect: relayed.RelayEffect) -> None:

@@ -17,7 +17,7 @@ from roost.fleet.compacting import CompactionSettings
 from roost.fleet.effects import Placement
 
 NO_COMPACTION = CompactionSettings(summariser="off")
-Ending = Literal["complete", "rejected", "broken", "client_gone", "write_timeout"]
+Ending = Literal["complete", "rejected", "broken", "client_gone", "write_timeout", "gateway_lost"]
 
 
 @dataclass(slots=True)
@@ -29,8 +29,9 @@ class Opened:
     `fleet_held` and `node_held` count places of all models, everywhere and on that node; `bereaved`
     how many on that node were hit by a death before and have not said anything since; `started`
     says that it held a slot, `died` that it ended by the death of its runtime or node.
-    `epoch` is what fences it off from earlier ones. `resumes_at` is after how many tokens it was to
-    go on, `heard` how many had come until then, and `digest` what the node had said it has.
+    `epoch` is what fences it off from earlier ones of this `life` of the gateway. `resumes_at` is
+    after how many tokens it was to go on, `heard` how many had come until then, and `digest` what
+    the node had said it has.
     `loads` says that it had to load the model, at the cost of the runtimes in `evicts`, while so
     many other nodes had `runtimes` of it, ready or under way; `roomy` were nodes without one that
     had room.
@@ -63,6 +64,7 @@ class Opened:
     evicts: tuple[ModelId, ...] = ()
     roomy: tuple[NodeId, ...] = ()
     epoch: int = 0
+    life: int = 1
     resumes_at: int = 0
     heard: int = 0
     digest: str = ""
@@ -79,7 +81,8 @@ class Trace:
     was given `past`, its own words last; `reached` is what its client's socket took of the answer,
     `told_unkept` that its end was told before it was `kept`. `dropped` counts pieces of text,
     `marks` those between which somebody else went on. The gateway's `own` are asked by no client.
-    Of all summaries there were so many when its past was put together.
+    Of all summaries there were so many when its past was put together. `moves` is the conversation
+    that such a one computes anew, because its node is being left.
     """
 
     request: RequestId
@@ -121,8 +124,18 @@ class Trace:
     dropped: int = 0
     streamed: bool = True
     marks: int = 0
+    moves: bytes | None = None
     own: bool = False
     summaries: int = 0
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is part of the past of the turn after it.
+
+        A gateway that dies leaves what is on disk, whether or not its client has heard the end.
+        """
+        died = any(kind == "gateway_lost" for kind, _ in self.endings)
+        return bool(self.reached) and (self.kept or not died)
 
 
 @dataclass(slots=True)
@@ -265,6 +278,37 @@ class Trouble:
 
 
 @dataclass(slots=True)
+class Drain:
+    """A node that an operator drained, until it was given back at `until_s`.
+
+    `told_s` is when it was told that nobody comes back, with `left_when_told` idle conversations
+    there. At the end it had so many `sessions` in slots and files and `busy` streams, and so many
+    idle conversations were `left`.
+    """
+
+    node: NodeId
+    since_s: float
+    told_s: float | None = None
+    left_when_told: int = 0
+    until_s: float | None = None
+    sessions: int = 0
+    busy: int = 0
+    left: int = 0
+
+
+@dataclass(slots=True)
+class Cells:
+    """One slot at rest: the tokens its node reports, and those that its engine has."""
+
+    node: NodeId
+    runtime: str
+    slot: int
+    told: int
+    real: int
+    ctx: int
+
+
+@dataclass(slots=True)
 class Rest:
     """What is left of anything once everything has come to rest."""
 
@@ -310,6 +354,8 @@ class History:
     aside: list[Kept] = field(default_factory=list)
     owners: list[Ownership] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
+    drains: list[Drain] = field(default_factory=list)
+    cells: list[Cells] = field(default_factory=list)
     queue_peak: int = 0
     faults: list[tuple[NodeId, float]] = field(default_factory=list)
     openings: list[tuple[NodeId, float]] = field(default_factory=list)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from roost.core.ids import NodeId
-from roost.sim.history import History, Opened, Run, Trace
+from roost.sim.history import History, Run, Trace
 
 GATEWAY = NodeId("gateway")
 _GOOD_REASONS = frozenset({"home_busy", "home_slower", "compacted"})
@@ -18,12 +18,14 @@ def second_turn_is_warm(history: History) -> Iterator[str]:
     """While nothing is wrong with its home, whoever goes on comes there and finds what it left."""
     for trace, previous in _later_turns(history):
         opened = trace.opened[0]
-        if _in_trouble(history, previous, opened) or _made_room(history, trace):
+        if _in_trouble(history, trace, previous) or _made_room(history, trace):
             continue
-        if opened.placement != "warm" and opened.why not in _GOOD_REASONS:
+        home = "moved" if previous.moves is not None else "warm"
+        if opened.placement not in {home, "warm"} and opened.why not in _GOOD_REASONS:
             yield f"{trace.request}, turn {trace.turn}, was {opened.placement} ({opened.why})"
         elif (
-            opened.placement == "warm"
+            opened.placement == home
+            and opened.node == previous.opened[-1].node
             and len(trace.opened) == 1
             and _undisturbed(history, trace, previous)
             and not _held(trace, previous)
@@ -41,8 +43,10 @@ def labels_are_true(history: History) -> Iterator[str]:
         if label == "cold" and not history.troubled(GATEWAY, 0.0, trace.arrived_s):
             yield f"{name} was told cold and has a past"
         there = trace.opened[-1].node == previous.opened[-1].node
-        if label == "moved" and there and not is_compacted(trace):
+        if label == "moved" and there and not (is_compacted(trace) or previous.moves):
             yield f"{name} was told moved and is where it was"
+        if label == "warm" and previous.moves and not _restarted(history, trace, previous):
+            yield f"{name} was told warm and has been moved"
 
 
 def is_compacted(trace: Trace) -> bool:
@@ -59,8 +63,12 @@ def losses_are_counted(history: History) -> Iterator[str]:
         if is_compacted(trace):
             # What that took away is told apart; nothing of the last prompt was to be found again.
             continue
-        cost = max(0, previous.prompt_tokens - (trace.cached_tokens or 0))
-        if opened.lost_tokens != cost:
+        held = most = previous.prompt_tokens
+        if _restarted(history, trace, previous):
+            # A disk has a number of tokens, and not how many of them were prompt.
+            most += previous.heard + 1
+        cost, most = (max(0, tokens - (trace.cached_tokens or 0)) for tokens in (held, most))
+        if not cost <= opened.lost_tokens <= most:
             told = f"{opened.label} at {opened.lost_tokens} tokens"
             yield f"{trace.request}, turn {trace.turn}, was told {told} and cost {cost}"
 
@@ -97,10 +105,30 @@ def _held(trace: Trace, previous: Trace) -> bool:
     return cached > 0 and 2 * cached >= previous.prompt_tokens
 
 
-def _in_trouble(history: History, previous: Trace, opened: Opened) -> bool:
-    """Whether anything was wrong with the home, or with the gateway, since it became the home."""
-    home, since_s = previous.opened[-1].node, previous.arrived_s
-    return any(history.troubled(one, since_s, opened.at_s) for one in (home, GATEWAY))
+def _in_trouble(history: History, trace: Trace, previous: Trace) -> bool:
+    """Whether anything was wrong with the home, or with the gateway, since it became the home.
+
+    A gateway that starts again knows the homes of named conversations once its nodes are back.
+    """
+    home, since_s, at_s = previous.opened[-1].node, previous.arrived_s, trace.opened[0].at_s
+    if history.troubled(home, since_s, at_s):
+        return True
+    for trouble in history.troubles:
+        until_s = at_s if trouble.until_s is None else trouble.until_s
+        if trouble.node != GATEWAY or trouble.since_s > at_s or until_s < since_s:
+            continue
+        if trace.conversation is None or trouble.kind != "kill_gateway" or until_s >= at_s:
+            return True
+    return False
+
+
+def _restarted(history: History, trace: Trace, previous: Trace) -> bool:
+    """Whether a gateway was killed between two turns, or while one of them ran."""
+    until_s = history.ended_s if trace.over_s is None else trace.over_s
+    return any(
+        trouble.kind == "kill_gateway" and previous.arrived_s <= trouble.since_s <= until_s
+        for trouble in history.troubles
+    )
 
 
 def _may_be_gone(history: History, trace: Trace, previous: Trace) -> bool:

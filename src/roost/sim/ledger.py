@@ -16,7 +16,7 @@ from roost.fleet.effects import Dispatch, Report
 from roost.fleet.homecoming import found, lost_tokens
 from roost.fleet.relay_effects import Mark
 from roost.sim.compute import answer_of, prompt_tokens
-from roost.sim.history import Ending, History, Opened, Shortened, Trace, Wish
+from roost.sim.history import Drain, Ending, History, Opened, Shortened, Trace, Wish
 from roost.sim.outlook import Outlook, evicts, has_space, outlook, with_work
 from roost.sim.world import World
 
@@ -39,6 +39,7 @@ class Ledger:
         self._fresh: dict[RequestId, None] = {}
         self._asked: dict[tuple[NodeId, ModelId], float] = {}
         self._last: dict[bytes, RequestId] = {}
+        self._drains: dict[NodeId, Drain] = {}
 
     @property
     def out(self) -> int:
@@ -66,8 +67,11 @@ class Ledger:
         """An operator has spoken."""
         if parked:
             self._parked.add(node)
+            self._drains[node] = Drain(node, self._world.now)
+            self.history.drains.append(self._drains[node])
         else:
             self._parked.discard(node)
+            self._drains.pop(node, None)
 
     def cancelled(self, request: RequestId) -> None:
         """Somebody has asked for this request to be stopped; it may be over already."""
@@ -81,6 +85,37 @@ class Ledger:
         for key in [key for key, (on, _) in self._out.items() if on == node]:
             self.over(*key)
             self._give_back(key)
+
+    def gateway_gone(self) -> None:
+        """The gateway is dead: it owes nobody anything, and has forgotten what it was told."""
+        for node in list(self._reports):
+            self.gone(node)
+        for memory in (self._fresh, self._parked, self._broken, self._asked, self._heard_s):
+            memory.clear()
+
+    def completed(self, request: RequestId) -> bool:
+        """Whether a request ended well."""
+        return any(kind == "complete" for kind, _ in self.history.traces[request].endings)
+
+    def moved(self, key: bytes, request: RequestId) -> None:
+        """A conversation has been computed anew by this request, which is its home from now on."""
+        self._last[key] = request
+
+    def vacated(self, node: NodeId, left: int, *, vacant: bool) -> None:
+        """A node was told whether anybody comes back to it, with so many conversations there."""
+        drain = self._drains.get(node)
+        if drain is not None and vacant and drain.told_s is None:
+            drain.told_s, drain.left_when_told = self._world.now, left
+
+    def drained(self, node: NodeId, status: NodeStatus, left: int) -> None:
+        """A drained node is about to be given back."""
+        drain = self._drains.get(node)
+        if drain is None:
+            return
+        slots = [slot for view in status.runtimes for slot in view.slots]
+        aside = status.sessions
+        drain.until_s, drain.left, drain.busy = self._world.now, left, status.in_flight
+        drain.sessions = sum(slot.tokens > 0 for slot in slots) + aside.ram + aside.disk
 
     def closed(self, node: NodeId | None, failure: Failure) -> None:
         """A link end closed by itself: for silence, or because somebody broke the protocol."""
@@ -129,7 +164,7 @@ class Ledger:
         if trace.conversation is not None:
             # A turn of which nothing reached its client is no past, but may have moved the home.
             last = self._last.get(trace.conversation)
-            trace.previous = last if last and self.history.traces[last].reached else None
+            trace.previous = last if last and self.history.traces[last].stays else None
             self._last[trace.conversation] = request
         if not trace.insists:
             self._fresh[request] = None
@@ -255,7 +290,7 @@ class Ledger:
             return False
         return history.max_decodes_per_node <= sum(on == node for on, _ in self._out.values())
 
-    def dispatched(self, effect: Dispatch, model: ModelId) -> None:
+    def dispatched(self, effect: Dispatch, model: ModelId, life: int) -> None:
         """A request was given to a node: note how that node looked from outside."""
         now = self._world.now
         report = self._reports.get(effect.node)
@@ -288,6 +323,7 @@ class Ledger:
             evicts=evicts(report, model) if report is not None and mine == "cold" else (),
             roomy=tuple(n for n in rivals if self._is_roomy(n, model, now)),
             epoch=effect.epoch,
+            life=life,
             resumes_at=effect.resumes_at,
             digest=self._digest(effect.node, model),
             home_tokens=effect.home_tokens,

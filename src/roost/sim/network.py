@@ -163,11 +163,12 @@ class Network:
         self._distances = distances
         self._dice = world.dice("network")
         self._cut_off: set[str] = set()
+        self.is_open = True
         self.connections: dict[str, Connection] = {}
 
     def reachable(self, node: str) -> bool:
-        """Whether this node could dial now."""
-        return node not in self._cut_off
+        """Whether this node could dial now, and somebody would answer."""
+        return self.is_open and node not in self._cut_off
 
     def dial(self, node: str) -> Connection:
         """Make a new connection for this node."""
@@ -178,6 +179,12 @@ class Network:
     def redial_s(self) -> float:
         """How long a node waits before it dials again."""
         return self._distances.redial_s * (0.5 + self._dice.random())
+
+    def shut(self) -> None:
+        """Nobody answers any more, and every connection is cut."""
+        self.is_open = False
+        for connection in self.connections.values():
+            connection.reset()
 
     def partition(self, node: str) -> None:
         """Cut a node off: what is sent is held back, new connections fail."""

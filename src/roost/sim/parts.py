@@ -10,16 +10,18 @@ import msgspec
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.said import Said
+from roost.sim.handovers import MakeHandover
 from roost.sim.talks import MakeTalks, TalkParts
 
 RelayMaker: TypeAlias = Callable[[RelaySettings, bool, float, Said | None], Relay]
 
 
 class FrontParts(msgspec.Struct, frozen=True):
-    """What the gateway is made of; tests put defective parts in."""
+    """What each life of the gateway is made of; tests put defective parts in."""
 
-    coordinator: Coordinator
+    coordinator: Callable[[], Coordinator]
     relay: RelayMaker
     relay_settings: RelaySettings
-    talk_parts: TalkParts
+    talk_parts: Callable[[], TalkParts]
     talks: MakeTalks
+    handover: MakeHandover

@@ -13,6 +13,7 @@ from roost.fleet.compacting import CompactionSettings
 from roost.fleet.compaction import Compaction
 from roost.fleet.conversations import Conversations, ConversationSettings
 from roost.fleet.coordinator import Coordinator
+from roost.fleet.handover import Handover
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.routing import Dice
 from roost.fleet.said import Said
@@ -23,6 +24,7 @@ from roost.node.settings import AgentSettings
 from roost.sim.checkers import Violation, check
 from roost.sim.faults import AFTERMATH_S, Faults
 from roost.sim.front import Front
+from roost.sim.handovers import MakeHandover
 from roost.sim.history import History, Rest
 from roost.sim.ledger import Ledger
 from roost.sim.network import Network
@@ -58,6 +60,7 @@ class Parts(msgspec.Struct, frozen=True):
     registry: Callable[[ConversationSettings], Conversations] = Conversations
     compaction: Callable[[CompactionSettings], Compaction] = Compaction
     talks: MakeTalks = Talks
+    handover: MakeHandover = Handover
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -85,15 +88,10 @@ class Stage:
         self.history = _history(scenario)
         self.network = Network(self.world, scenario.network)
         self.ledger = Ledger(self.world, self.history)
-        coordinator = parts.coordinator(scenario.fleet, self.world.dice("coordinator"))
-        talk_parts = TalkParts(
-            parts.registry(scenario.conversations), parts.compaction(scenario.compaction)
-        )
-        front = FrontParts(coordinator, parts.relay, scenario.relay, talk_parts, parts.talks)
-        self.front = parts.front(self.world, front, self.ledger)
+        self.front = parts.front(self.world, _made_of(scenario, parts, self.world), self.ledger)
         self.workers = {
             spec.id: Worker(
-                spec, self.world, self.network, self.history, self.front.links.answer, parts.agent
+                spec, self.world, self.network, self.history, self.front.answer, parts.agent
             )
             for spec in _specs(scenario)
         }
@@ -125,7 +123,7 @@ class Stage:
             for key, said in self.front.talks.said.items()
         }
         for worker in self.workers.values():
-            worker.files.weigh()
+            worker.weigh()
 
     def _settle(self) -> None:
         limit_s = self.world.now + self.scenario.settle_s
@@ -182,6 +180,21 @@ def play(
         requests=len(traces),
         completed=sum(any(kind == "complete" for kind, _ in trace.endings) for trace in traces),
         lines=tuple(stage.world.lines),
+    )
+
+
+def _made_of(scenario: Scenario, parts: Parts, world: World) -> FrontParts:
+    """What a gateway is made of each time it starts; chance goes on where it was."""
+    dice = world.dice("coordinator")
+    return FrontParts(
+        lambda: parts.coordinator(scenario.fleet, dice),
+        parts.relay,
+        scenario.relay,
+        lambda: TalkParts(
+            parts.registry(scenario.conversations), parts.compaction(scenario.compaction)
+        ),
+        parts.talks,
+        parts.handover,
     )
 
 

@@ -36,6 +36,7 @@ FaultKind = Literal[
     "late_ticks",
     "pause_gateway",
     "drain_gateway",
+    "kill_gateway",
 ]
 
 

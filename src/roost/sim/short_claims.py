@@ -25,7 +25,7 @@ def conversations_never_fork(history: History) -> Iterator[str]:
             if trace.past and trace.past != (*expected, trace.asked):
                 yield f"{trace.request} went on from {len(trace.past) - 1} messages: not its past"
                 break
-            if trace.reached:
+            if trace.stays:
                 said = (*said, trace.asked, trace.reached)
 
 
@@ -44,7 +44,7 @@ def words_are_never_lost(history: History) -> Iterator[str]:
         said = tuple(
             words
             for trace in turns
-            if trace.reached and trace.over_s is not None
+            if trace.stays and trace.over_s is not None
             for words in (trace.asked, trace.reached)
         )
         key = turns[0].conversation or b""
@@ -89,7 +89,7 @@ def due_pasts_are_compacted(history: History) -> Iterator[str]:
     for turns in conversations(history):
         for before, trace in pairwise(turns):
             tokens = before.held_tokens + before.heard
-            if not before.reached or not trace.past or tokens < due:
+            if not before.stays or not trace.past or tokens < due:
                 continue
             if (len(trace.past) - 1) // 2 <= rules.tail_pairs + 1:
                 continue
@@ -119,7 +119,7 @@ def shortenings_are_told(history: History) -> Iterator[str]:
             is_first = made is not None and made is not used
             if trace.opened and is_compacted(trace) != is_first:
                 yield f"{trace.request} was told {trace.opened[-1].label}, compacted: {is_first}"
-            if trace.reached:
+            if trace.stays:
                 used = made
 
 

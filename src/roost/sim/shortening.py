@@ -70,8 +70,8 @@ class Secretary:
         self._process.after(SOCKET_S, written)
 
     def ended(self) -> None:
-        """That is all."""
-        self._done(self._text)
+        """That is all; whoever has died meanwhile does not hear of it."""
+        self._process.do(partial(self._done, self._text))
 
 
 class Shortening:
@@ -95,6 +95,10 @@ class Shortening:
         self._began_s: dict[RequestId, float] = {}
         self._summaries: dict[RequestId, RequestId] = {}
         self._count = 0
+
+    def inherit(self, before: Shortening) -> None:
+        """Find the notes of an earlier life."""
+        self._notes = before._notes
 
     @property
     def _now(self) -> float:

@@ -26,6 +26,7 @@ from roost.fleet.compaction_effects import GiveUp, Go
 from roost.fleet.conversation_effects import Begin, ConversationEffect, Refuse
 from roost.fleet.conversations import Conversations
 from roost.fleet.coordinator import Coordinator
+from roost.sim.handovers import Done
 from roost.sim.ledger import Ledger
 from roost.sim.shortening import Desk, Shortening
 from roost.sim.world import Action, Alarm, Process
@@ -94,8 +95,15 @@ class Talks:
         self._alarm = Alarm(process, self._tick)
         self._speeches: dict[RequestId, Speech] = {}
         self._works: dict[RequestId, ConversationKey] = {}
+        self._movers: dict[RequestId, tuple[ConversationKey, Done]] = {}
         self._said: dict[ConversationKey, tuple[Message, ...]] = {}
+        self._pins: dict[ConversationKey, tuple[Pin, float]] = {}
         self._tenants: dict[ConversationKey, TenantId] = {}
+
+    def inherit(self, before: Talks) -> None:
+        """Find in the store what an earlier life has kept there."""
+        self._said, self._pins, self._tenants = before._said, before._pins, before._tenants
+        self.shortening.inherit(before.shortening)
 
     @property
     def _now(self) -> float:
@@ -121,14 +129,19 @@ class Talks:
         return self._said.get(speech.key, ())
 
     def keep(self, request: RequestId, answered: str, pin: Pin | None) -> None:
-        """The client has the whole text: keep it, which takes a moment."""
-        self._process.after(COMMIT_S, partial(self._keep, request, answered, pin))
+        """The client has the whole text: keep it, which takes a moment, and then hear of it."""
+        # What a disk has begun to write it may finish although whoever asked for it has died.
+        self._process.world.at(COMMIT_S / 2, partial(self._keep, request, answered, pin))
+        self._process.after(COMMIT_S, partial(self._kept, request))
 
     def _keep(self, request: RequestId, answered: str, pin: Pin | None) -> None:
         speech = self._speeches.get(request)
-        if speech is not None:
+        if speech is not None and not speech.kept:
             self._note(speech, answered, pin)
             self._ledger.kept(request)
+
+    def _kept(self, request: RequestId) -> None:
+        if request in self._speeches:
             self._gateway.sealed(request)
 
     def over(self, request: RequestId, answered: str, pin: Pin | None) -> Action:
@@ -146,6 +159,11 @@ class Talks:
         if answered and pin is not None:
             said = Message("user", speech.words), Message("assistant", answered)
             self._said[speech.key] = (*self._said.get(speech.key, ()), *said)
+            self.repin(speech.key, pin)
+
+    def repin(self, key: ConversationKey, pin: Pin) -> None:
+        """The store knows where a conversation's KV is."""
+        self._pins[key] = pin, self._now
 
     def _perform(self, effects: list[ConversationEffect]) -> None:
         for effect in effects:
@@ -157,6 +175,9 @@ class Talks:
 
     def _begin(self, speech: Speech) -> None:
         """What was said is known: look whether it has to be shorter."""
+        if speech.key in self._pins:
+            stored, since_s = self._pins[speech.key]
+            self.registry.on_recalled(speech.key, stored, self._now - since_s)
         pin, request = self.registry.pin(speech.key), speech.request
         self._ledger.begun(speech.terms.request_id)
         asked = Asked(
@@ -181,6 +202,12 @@ class Talks:
 
     def go_on(self, effect: Go | GiveUp) -> None:
         """A past is as short as it gets."""
+        if effect.job in self._movers:
+            assert isinstance(effect, Go), "nobody refuses work in the background"
+            key, done = self._movers.pop(effect.job)
+            self.shortening.over(effect.job)
+            done(self._tenants[key], effect.kept)
+            return
         if effect.job in self._works:
             assert isinstance(effect, Go), "nobody refuses work in the background"
             self.work_ended(effect)
@@ -221,10 +248,20 @@ class Talks:
 
     # Work in the background.
 
-    def leave(self, node: NodeId) -> None:
-        """Nobody is to be on this node any more: those whose KV is there will compute it anew."""
-        for key in self.registry.on_node(node):
-            self.work(key, "worker_drain")
+    def past(self, job: RequestId, key: ConversationKey, pin: Pin, done: Done) -> bool:
+        """Give a past to `done` once it is as short as it has to be; False where there is none."""
+        said = self._said.get(key, ())
+        if not said:
+            return False
+        self._movers[job] = key, done
+        kept, ctx = self.shortening.kept(key, said, pin), self._ctx(pin.model)
+        asked = Asked(key, self._tenants[key], pin.model, kept, ctx=ctx)
+        self.shortening.work(job, asked, "worker_drain")
+        return True
+
+    def worked(self, effects: list[ConversationEffect]) -> None:
+        """Turns that have waited for work in the background may begin."""
+        self._perform(effects)
 
     def _relieve(self) -> None:
         """Where KV has become scarce, make the largest smaller."""

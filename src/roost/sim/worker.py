@@ -35,7 +35,7 @@ from roost.node.settings import AgentSettings
 from roost.sim.aside import Files
 from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
-from roost.sim.history import History
+from roost.sim.history import Cells, History
 from roost.sim.network import Connection, End, Network, Packet
 from roost.sim.residents import Residents
 from roost.sim.runs import Runs
@@ -124,6 +124,17 @@ class Worker:
         self._link_alarm = Alarm(self.process, self._link_tick)
         self._hang_up()
         self.process.after(self._network.redial_s() * 0.1, self._dial)
+
+    def weigh(self) -> None:
+        """Compare what the agent says that slots hold with what they hold."""
+        self.files.weigh()
+        for view in self.agent.status().runtimes:
+            engine = self.engines.get(view.runtime) if view.runtime is not None else None
+            for slot in view.slots if engine is not None and self.process.alive else ():
+                if engine is not None and not slot.busy:
+                    real = len(engine.content(slot.slot))
+                    cell = (self.spec.id, str(view.runtime), slot.slot, slot.tokens, real, view.ctx)
+                    self._history.cells.append(Cells(*cell))
 
     def _hang_up(self) -> None:
         self._link: NodeEnd | None = None
