@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from roost.core.ids import ModelId
 from roost.core.snapshots import ModelOffer
+from roost.fleet.books import Books
 from roost.fleet.registry import Node
-from roost.fleet.views import NodeView
+from roost.fleet.views import NodeView, Statistics
 
 
 def node_view(node: Node, in_flight: int) -> NodeView:
@@ -25,6 +27,35 @@ def node_view(node: Node, in_flight: int) -> NodeView:
         rss_bytes=status.rss_bytes if status is not None else None,
         sessions=status.sessions if status is not None else None,
         load_1m=status.load_1m if status is not None else None,
+    )
+
+
+def statistics(books: Books) -> Statistics:
+    """Gauges and counters as of the last event."""
+    nodes = books.registry.all()
+    return Statistics(
+        waiting=len(books.queue),
+        running=books.calls.running(),
+        leases=len(books.leases),
+        in_flight={node.id: books.leases.in_flight(node.id) for node in nodes},
+        nodes=dict(Counter(node.state for node in nodes)),
+        homes=books.prospects.homes,
+        waiting_by_model=books.queue.by_model(),
+        answered=dict(books.answers),
+        requests=books.counts["requests"],
+        finished=books.counts["finished"],
+        clients_gone=books.counts["clients_gone"],
+        dispatched=books.counts["dispatched"],
+        retried=books.counts["retried"],
+        replayed=books.counts["replayed"],
+        bounced=books.counts["bounced"],
+        warm=books.counts["warm"],
+        breakers_opened=books.counts["breakers_opened"],
+        stopped={
+            name.removeprefix("stopped_"): count
+            for name, count in books.counts.items()
+            if name.startswith("stopped_")
+        },
     )
 
 

@@ -11,14 +11,13 @@ work to a node. Three things hold after every event:
 
 from __future__ import annotations
 
-from collections import Counter
-
 from roost.core.events import Finished, Started
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import Terms
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
 from roost.fleet import census, refusals
+from roost.fleet.arrivals import line_up
 from roost.fleet.assigning import Assigner
 from roost.fleet.books import Books
 from roost.fleet.calls import Call
@@ -131,29 +130,7 @@ class Coordinator:
         if self._settings.queue_length == 0:
             self._assigner.refuse_waiting(now)
         if call.id in books.queue:
-            self._line_up(call, now)
-
-    def _line_up(self, call: Call, now: float) -> None:
-        """Let a new arrival wait, or say at once that it cannot."""
-        books = self._books
-        if len(books.queue) > self._settings.queue_length:
-            loser = books.waiting(books.queue.surplus(call.id))
-            ahead = books.queue.by_model().get(loser.model, 1) - 1
-            eta_s = books.eta_s(loser.model, ahead, now)
-            hint_s = refusals.hint_s(eta_s, self._settings.retry_after_default_s)
-            books.answer(loser, refusals.queue_full(hint_s, len(books.queue) - 1, eta_s), now)
-        if call.id not in books.queue:
-            return
-        told = books.tell(books.queue.tell(call.id), now)
-        left_s, timeout_s = call.left_s(now), call.terms.timeout_s or 0.0
-        if left_s == 0:
-            books.answer(call, refusals.deadline(timeout_s), now)
-        elif left_s is not None and told.eta_s is not None and told.eta_s > left_s:
-            hint_s = refusals.hint_s(told.eta_s, self._settings.retry_after_default_s)
-            failure = refusals.too_late(timeout_s, told.eta_s, told.position, hint_s)
-            books.answer(call, failure, now)
-        else:
-            books.out.append(told)
+            line_up(books, self._settings, call, now)
 
     def on_started(
         self, request: RequestId, attempt: int, started: Started, now: float
@@ -325,32 +302,7 @@ class Coordinator:
 
     def statistics(self) -> Statistics:
         """Gauges and counters as of the last event."""
-        books = self._books
-        nodes = books.registry.all()
-        return Statistics(
-            waiting=len(books.queue),
-            running=books.calls.running(),
-            leases=len(books.leases),
-            in_flight={node.id: books.leases.in_flight(node.id) for node in nodes},
-            nodes=dict(Counter(node.state for node in nodes)),
-            homes=books.prospects.homes,
-            waiting_by_model=books.queue.by_model(),
-            answered=dict(books.answers),
-            requests=books.counts["requests"],
-            finished=books.counts["finished"],
-            clients_gone=books.counts["clients_gone"],
-            dispatched=books.counts["dispatched"],
-            retried=books.counts["retried"],
-            replayed=books.counts["replayed"],
-            bounced=books.counts["bounced"],
-            warm=books.counts["warm"],
-            breakers_opened=books.counts["breakers_opened"],
-            stopped={
-                name.removeprefix("stopped_"): count
-                for name, count in books.counts.items()
-                if name.startswith("stopped_")
-            },
-        )
+        return census.statistics(self._books)
 
     def receipt(self, request: RequestId, now: float) -> Receipt | None:
         """What became of a request, or how far it has come; None if nobody remembers."""
