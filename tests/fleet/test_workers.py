@@ -103,7 +103,7 @@ def test_there_is_room_for_so_many() -> None:
     assert workers.on_tick(30.0) == [Rest("a")]
     assert workers.on_tick(60.0) == [Leave("a")]
     assert workers.on_heartbeat(beat("b"), 61.0) == [Join(beat("b"))]
-    assert not workers.knows("a")
+    assert statuses(workers, 61.0) == {"b": "alive"}
 
 
 def test_its_own_sleep_is_held_against_nobody() -> None:

@@ -25,7 +25,7 @@ def test_a_plain_address_is_taken_and_pinned() -> None:
     [
         [],
         ["10.2.0.1"],
-        ["10.1.0.1", "192.168.0.1"],
+        ["10.2.0.1", "192.168.0.1"],
         ["127.0.0.2"],
         ["::1"],
         ["::ffff:192.168.0.1"],
@@ -34,9 +34,16 @@ def test_a_plain_address_is_taken_and_pinned() -> None:
         ["no address"],
     ],
 )
-def test_every_address_of_a_name_has_to_be_inside(found: list[str]) -> None:
-    """One outside is enough to refuse, and none is no permission."""
+def test_no_address_outside_is_ever_dialled(found: list[str]) -> None:
+    """However a name is resolved, and whatever else it means."""
     assert admitted(read_url("http://w:1"), found, NETS) == OUTSIDE
+
+
+def test_of_several_addresses_one_inside_is_dialled() -> None:
+    """As for `localhost`, which has two; the others are nobody's business."""
+    pinned = admitted(read_url("http://localhost:1"), ["::1", "127.0.0.1"], NETS)
+    assert isinstance(pinned, Target)
+    assert (pinned.host, pinned.called) == ("127.0.0.1", "localhost")
 
 
 def test_an_address_of_ipv4_in_the_clothes_of_ipv6_is_what_it_stands_for() -> None:

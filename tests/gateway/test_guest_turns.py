@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -105,6 +106,7 @@ async def test_a_conversation_goes_on_in_its_session() -> None:
         again = await say(stage, "more")
         assert text(again) == "Hello"
         one, two = worker.calls(PREFILL)
+        assert uuid.UUID(one.session).version == 4, "one of its kind, wherever it was made"
         assert one.body == {
             "session_id": one.session,
             "prompt": "hi",

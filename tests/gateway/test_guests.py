@@ -12,6 +12,7 @@ from typing import cast
 import msgspec
 import pytest
 
+from roost.core.ids import NodeId
 from roost.errors import Failure
 from roost.fleet.workers import WorkerSettings
 from roost.gateway.assemble import open_gateway
@@ -130,6 +131,24 @@ async def test_a_second_worker_of_the_same_name_is_refused_and_told() -> None:
         await stage.ready()
         refused = await send(stage, beat(10, "w-b"))
         assert (refused.status, refused.json()["reason"]) == (409, "worker_id_taken")
+
+
+async def test_a_node_that_takes_the_name_of_a_worker_keeps_it() -> None:
+    """They would take it from each other for ever: the worker is told to choose another one."""
+    async with staged(OPEN) as stage, working("w-a") as worker:
+        await send(stage, worker.beat())
+        links = stage.gateway.mind.links
+        await until(lambda: "w-a" in links, what="it is a node")
+        theirs = links[NodeId("w-a")]
+        stage.add_node("w-a")
+        await until(lambda: links.get(NodeId("w-a")) not in (theirs, None), what="a node joined")
+
+        async def refused() -> bool:
+            return (await send(stage, worker.beat())).status == 409
+
+        while not await refused():
+            pass
+        assert links[NodeId("w-a")] is not theirs
 
 
 def needs_key(fields: Fields) -> Principal | Failure:

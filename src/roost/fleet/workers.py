@@ -140,10 +140,6 @@ class Workers:
             for _, known in sorted(self._known.items())
         )
 
-    def knows(self, worker: str) -> bool:
-        """Whether this name is one of theirs."""
-        return worker in self._known
-
     def _welcome(self, beat: WorkerBeat, now: float) -> list[WorkerEffect] | Failure:
         if beat.worker not in self._known and len(self._known) >= self._settings.most:
             self._forget_dead(now)

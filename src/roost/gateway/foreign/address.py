@@ -50,12 +50,12 @@ def read_url(url: str) -> Target:
 
 
 def admitted(target: Target, addresses: Iterable[str], nets: Iterable[Net]) -> Target | Failure:
-    """Pin a target to the first of its addresses, if all of them are where workers may be."""
-    found = [_plain(text) for text in addresses]
+    """Pin a target to the first of its addresses that is where workers may be."""
     known = tuple(nets)
-    if not found or not all(one is not None and _is_inside(one, known) for one in found):
-        return OUTSIDE
-    return msgspec.structs.replace(target, host=str(found[0]), called=target.host)
+    for address in map(_plain, addresses):
+        if address is not None and _is_inside(address, known):
+            return msgspec.structs.replace(target, host=str(address), called=target.host)
+    return OUTSIDE
 
 
 def literal(host: str) -> bool:

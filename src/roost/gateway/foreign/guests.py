@@ -128,7 +128,7 @@ class Guests:
         if isinstance(pinned, Failure):
             self._refuse(call, pinned, beat)
             return
-        if not self._workers.knows(beat.worker) and self._is_node(beat.worker):
+        if beat.worker not in self._guests and self._is_node(beat.worker):
             self._refuse(call, TAKEN, beat)
             return
         effects = self._workers.on_heartbeat(beat, self._loop.time())
