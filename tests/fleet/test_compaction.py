@@ -27,6 +27,7 @@ from roost.fleet.compaction_effects import (
     Stop,
     Summarise,
     Told,
+    Undo,
 )
 
 A, B = ConversationKey(b"a"), ConversationKey(b"b")
@@ -104,13 +105,35 @@ def test_a_compaction_is_kept_then_told_then_gone_on_from() -> None:
     assert (report.outcome, report.verdict) == ("extractive", "")
 
 
-@pytest.mark.parametrize("trigger", ["worker_drain", "kv_pressure"])
-def test_work_in_the_background_compacts_what_has_a_head(trigger: Trigger) -> None:
-    """Below the threshold too: its KV is to go; a conversation that is all tail stays."""
+def test_work_in_the_background_compacts_what_has_a_head() -> None:
+    """Under pressure below the threshold too, on a drain only what is due; all tail stays."""
     machine = Compaction(EXTRACTIVE)
-    effects = machine.on_work(R1, asked(6, 700), trigger, 0.0)
-    assert told(effects) == [(trigger, "extractive")]
-    assert machine.on_work(R2, asked(2, 700), trigger, 0.0) == [Go(R2, kept(2, 700))]
+    assert told(machine.on_work(R1, asked(6, 700), "kv_pressure", 0.0)) == [
+        ("kv_pressure", "extractive")
+    ]
+    assert machine.on_work(R2, asked(6, 700), "worker_drain", 0.0) == [Go(R2, kept(6, 700))]
+    assert told(machine.on_work(R3, asked(12, 1700), "worker_drain", 0.0)) == [
+        ("worker_drain", "extractive")
+    ]
+    last = RequestId("last")
+    assert machine.on_work(last, asked(2, 700), "kv_pressure", 0.0) == [Go(last, kept(2, 700))]
+
+
+def test_relief_comes_in_batches_and_one_at_a_time() -> None:
+    """Over the limit the largest few are compacted; the next few when those have ended."""
+    machine = Compaction(msgspec.structs.replace(BY_MODEL, kv_max_bytes=1000))
+    assert machine.relief(1000) == 0
+    assert machine.relief(1001) == 3
+    machine.on_work(R1, asked(12, 1700), "kv_pressure", 0.0)
+    assert machine.relief(9999) == 0
+    machine.on_summary(R1, GOOD, 1.0)
+    machine.on_over(R1)
+    assert machine.relief(9999) == 3
+    for never in (
+        msgspec.structs.replace(BY_MODEL, kv_max_bytes=0),
+        msgspec.structs.replace(BY_MODEL, summariser="off"),
+    ):
+        assert Compaction(never).relief(10**15) == 0
 
 
 def test_the_debounce_holds_for_what_nobody_needs_at_once() -> None:
@@ -210,6 +233,7 @@ def test_what_a_node_refuses_is_tried_a_rung_lower_until_the_ladder_ends() -> No
     else:
         pytest.fail("the ladder has no end")
     assert told(effects) == [("session_full", "still_too_long")]
+    assert effects[0] == Undo(R1, A, None, 1500)
     assert len(tokens) >= 4
     assert tokens == sorted(tokens, reverse=True)
     assert all(later <= 0.95 * before for before, later in pairwise(tokens))
@@ -253,6 +277,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.talks = {key: Talk(kept(0, 0)) for key in (A, B)}
         self.summarising: dict[RequestId, ConversationKey] = {}
         self.going: dict[RequestId, ConversationKey] = {}
+        self.before: dict[RequestId, KeptConversation] = {}
 
     def perform(
         self, key: ConversationKey, job: RequestId, effects: list[CompactionEffect]
@@ -276,6 +301,10 @@ class CompactionMachine(RuleBasedStateMachine):
                         summary=effect.summary,
                         pin=msgspec.structs.replace(talk.kept.pin, tokens=effect.tokens),
                     )
+                case Undo():
+                    before = self.before.pop(job)
+                    assert (effect.summary, effect.tokens) == (before.summary, before.pin.tokens)
+                    talk.kept, talk.compacted_s = before, None
                 case Told():
                     self.told(talk, effect)
                 case Go():
@@ -318,6 +347,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.count += 1
         job, talk = RequestId(f"r{self.count}"), self.talks[key]
         talk.job = job
+        self.before[job] = talk.kept
         given = Asked(key, TENANT, MODEL, talk.kept, 20, 50, ctx, is_gone)
         if trigger == "turn":
             effects = self.machine.on_turn(job, given, self.now)

@@ -14,7 +14,7 @@ from queue import Queue
 
 import pytest
 
-from roost.core.conversation import KeptConversation, SaidTurn
+from roost.core.conversation import KeptConversation, SaidTurn, Summary
 from roost.errors import Failure
 from roost.store.home import Home
 from roost.store.journal import Journal, JournalSettings, Shelves
@@ -194,6 +194,25 @@ def test_a_full_disk_degrades_to_memory_and_heals(home: Home) -> None:
     assert kept is not None
     assert len(kept.messages) == 4
     disk.close()
+
+
+def test_a_disk_that_is_ill_keeps_the_summary_that_it_has(home: Home) -> None:
+    """Turns go to memory, summaries wait: what they stand for is counted on the disk."""
+    small = open_disk(home, 64 * 1024)
+    journal = Journal(small, JournalSettings(retry_s=100.0))
+    made = Summary("one", 1, 2, "proactive", 5)
+    for text in ("1", "2"):
+        ask(journal, note(said("a", text, text)))
+    assert ask(journal, lambda shelves: shelves.summarise(key("a"), made, 9)) is True
+    assert recalled(journal, "a") == ["2", "2"]
+    ask(journal, note(said("a", "x" * 100_000, "3")))
+    other = Summary("other", 2, 3, "proactive", 5)
+    assert ask(journal, lambda shelves: shelves.summarise(key("a"), other, 9)) is False
+    assert recalled(journal, "a") == ["2", "2", "x" * 100_000, "3"]
+    kept = ask(journal, lambda shelves: shelves.recall(key("a")))
+    assert isinstance(kept, KeptConversation)
+    assert (kept.summary, kept.turns, kept.compacted) == (made, 3, None)
+    journal.close()
 
 
 def test_memory_is_bounded_while_the_disk_is_full(home: Home) -> None:

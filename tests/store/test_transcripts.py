@@ -10,11 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.core.conversation import SaidTurn
+from roost.core.conversation import KeptConversation, SaidTurn, Summary
 from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
 from roost.core.pin import Pin
 from roost.errors import RoostError
 from roost.store.home import Home
+from roost.store.schema import prepare
 from roost.store.transcripts import DAMAGED, STEPS, Shelf, open_disk, open_memory
 
 TENANT = TenantId("key:1")
@@ -203,3 +204,87 @@ def test_a_conversation_that_was_moved_is_where_it_is_now(shelf: Shelf) -> None:
     assert before is not None
     assert shelf.recall(key("a")) == msgspec.structs.replace(before, pin=moved)
     assert (shelf.owner(key("a")), shelf.owner(key("b"))) == (TENANT, None)
+
+
+def recalled(shelf: Shelf, name: str, *, whole: bool = False) -> KeptConversation:
+    """What is kept of a conversation of which something is kept."""
+    kept = shelf.recall(key(name), whole=whole)
+    assert kept is not None
+    return kept
+
+
+def test_a_summary_stands_for_turns_and_removes_none(shelf: Shelf) -> None:
+    """A model goes on behind what is summarised; whoever reads it finds every word."""
+    for number in range(5):
+        shelf.note(said("a", f"q{number}", f"a{number}"))
+    shelf.note(said("b", "other", "otro"))
+    made = Summary("User: q0", 3, 5, "proactive", 900)
+    assert shelf.summarise(key("a"), made, 120)
+    kept = recalled(shelf, "a")
+    assert [message.content for message in kept.messages] == ["q3", "a3", "q4", "a4"]
+    assert (kept.summary, kept.skipped, kept.turns, kept.covered) == (made, 3, 5, 3)
+    assert kept.pin.tokens == 120
+    assert kept.compacted is not None
+    whole = recalled(shelf, "a", whole=True)
+    assert [message.content for message in whole.messages][:2] == ["q0", "a0"]
+    assert (len(whole.messages), whole.summary, whole.skipped, whole.turns) == (10, made, 0, 5)
+    assert recalled(shelf, "b").summary is None
+    ((_, view), _) = shelf.list(TENANT)
+    assert view.turns in {1, 5}
+    shelf.note(said("a", "q5", "a5"))
+    kept = recalled(shelf, "a")
+    assert (kept.turns, kept.pin.tokens, kept.compacted) == (6, 2, None)
+
+
+def test_the_newest_summary_counts_and_goes_with_its_conversation(shelf: Shelf) -> None:
+    """One at a time; it counts as text, and nothing of it is left when the conversation is gone."""
+    shelf.note(said("a", "question", "answer"))
+    shelf.note(said("a", "question", "answer"))
+    for text in ("a first one, which is long", "a second"):
+        assert shelf.summarise(key("a"), Summary(text, 1, 2, "session_full", 5), 9)
+    assert shelf.text_bytes == 2 * len("questionanswer") + len("a second")
+    summary = recalled(shelf, "a").summary
+    assert summary is not None
+    assert summary.text == "a second"
+    assert shelf.summarise(key("a"), None, 9)
+    assert recalled(shelf, "a").summary is None
+    assert recalled(shelf, "a").turns == 2
+    assert shelf.text_bytes == 2 * len("questionanswer")
+    assert not shelf.summarise(key("nobody"), Summary("x", 1, 2, "proactive", 5), 9)
+    assert shelf.forget(key("a"))
+    assert shelf.text_bytes == 0
+    shelf.note(said("a", "q", "a"))
+    assert recalled(shelf, "a").summary is None
+
+
+def test_pruning_counts_summaries_too(shelf: Shelf) -> None:
+    """What is removed for its age no longer counts, whatever it was."""
+    shelf.note(said("old", "q", "a", 1.0))
+    shelf.summarise(key("old"), Summary("text", 1, 1, "proactive", 5), 9)
+    shelf.note(said("new", "q", "a", 9.0))
+    assert shelf.prune(5.0) == 1
+    assert shelf.text_bytes == 2
+
+
+def test_a_damaged_summary_is_damage(shelf: Shelf) -> None:
+    """A summary of a kind that nobody knows is never taken for one."""
+    shelf.note(said("a", "q", "a"))
+    made = Summary("text", 1, 1, "boredom", 5)  # type: ignore[arg-type]
+    shelf.summarise(key("a"), made, 9)
+    with pytest.raises(RoostError) as raised:
+        shelf.recall(key("a"))
+    assert raised.value.failure == DAMAGED
+
+
+def test_a_file_of_the_first_schema_is_carried_over(home: Home) -> None:
+    """Conversations from before there were summaries are there, and can have one."""
+    old = sqlite3.connect(home.root / "conversations.db", isolation_level=None)
+    prepare(old, STEPS[:1])
+    shelf = Shelf(old)
+    shelf.note(said("a", "q", "a"))
+    shelf.close()
+    shelf = Shelf(open_disk(home, LARGE))
+    assert recalled(shelf, "a").turns == 1
+    assert shelf.summarise(key("a"), Summary("text", 1, 1, "proactive", 5), 9)
+    assert recalled(shelf, "a").covered == 1
+    shelf.close()

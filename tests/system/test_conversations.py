@@ -7,6 +7,7 @@ import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -36,11 +37,11 @@ class Said(NamedTuple):
         return roost
 
 
-def say(url: str, conversation: str, prompt: str) -> Said:
+def say(url: str, conversation: str, prompt: str, most: int = MOST) -> Said:
     """Say something in a conversation and read the answer to its end."""
     parts = urlsplit(url)
     asked = {"conversation_id": conversation, "prompt": prompt, "model": MODEL}
-    body = asked | {"max_tokens": MOST, "temperature": 0}
+    body = asked | {"max_tokens": most, "temperature": 0}
     with closing(http.client.HTTPConnection(parts.netloc, timeout=60)) as connection:
         connection.request("POST", "/coordinator/infer", json.dumps(body))
         reply = connection.getresponse()
@@ -120,6 +121,41 @@ def test_overlapping_turns_run_in_order_and_idle_ones_are_let_go(tmp_path: Path)
         wait(lambda: gone in fetch(url, "/metrics").decode(), "it is let go")
         later = say(url, "c", "What is my name?")
         assert int(str(later.served["cached_tokens"])) > cached[2]
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+@pytest.mark.timeout(240)
+def test_fifteen_turns_beyond_the_context_go_on(tmp_path: Path) -> None:
+    """Nothing is refused, whatever has to give way of the past: facts and every word are kept."""
+    facts = ("My name is Ingrid Holm.", "I live at 17 Birch Lane.", "My cat Tom is 9.")
+    filler = "We talk about the sea and the wind and about long walks."
+    small = ("--ctx", "320", "--slots", "1", "--compaction-summariser", "extractive")
+    with serve(tmp_path, 1, *small) as roost:
+        roost.wait_for("runtime_ready", 60)
+        url = roost.url()
+        said = [
+            say(url, "long", f"{fact} {filler}", most=2) for fact in (*facts, *("Go on.",) * 12)
+        ]
+        placements = [str(one.served["placement"]) for one in said]
+        compacted = placements.count("moved(compacted)")
+        assert compacted >= 1
+        assert set(placements[1:]) == {"warm", "moved(compacted)"}
+        prompts = [int(str(one.served["prompt_tokens"])) for one in said]
+        assert max(prompts) < 320
+        grown = sum(max(0, after - before) for before, after in pairwise(prompts))
+        assert prompts[0] + grown > 320
+        shown = json.loads(fetch(url, "/roost/v1/conversations/long"))
+        assert len(shown["messages"]) == 30
+        assert all(fact in shown["summary"]["text"] for fact in facts)
+        receipts = (
+            json.loads(fetch(url, f"/roost/v1/requests/{one.headers['x-roost-request-id']}"))
+            for one in said
+        )
+        dropped = [one["compacted"]["dropped_tokens"] for one in receipts if one["compacted"]]
+        assert len(dropped) == compacted
+        assert min(dropped) > 20
+        assert "Ingrid" not in roost.output
 
 
 def test_a_person_lists_shows_and_removes(start: Start) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from roost.errors import fail
+from roost.fleet.compacting import CompactionSettings
 from roost.fleet.conversations import ConversationSettings
 from roost.fleet.handover import HandoverSettings
 from roost.gateway.archive import ArchiveSettings
@@ -18,6 +19,7 @@ from roost.gateway.session_token import SECRET_LEAST_BYTES, SessionKey
 if TYPE_CHECKING:
     from roost.config import Settings
     from roost.core.fence import Life
+    from roost.fleet.compacting import Summariser
     from roost.fleet.relay import OnFull, RelaySettings
     from roost.store.home import Home
     from roost.store.journal import Journal
@@ -43,6 +45,7 @@ def infer_settings(settings: Settings, relay: RelaySettings) -> InferSettings:
         strict=settings.strict,
         legacy_503=settings.coordinator_legacy_503,
         release_wait_s=settings.conversations_release_wait_s,
+        compaction=compaction_settings(settings),
         terminal_event=not settings.coordinator_omit_terminal,
     )
 
@@ -54,6 +57,22 @@ def handover_settings(settings: Settings) -> HandoverSettings:
         tries=settings.handover_tries,
         wait_s=settings.handover_wait_s,
         retry_s=settings.handover_retry_s,
+    )
+
+
+def compaction_settings(settings: Settings) -> CompactionSettings:
+    """Return when pasts are made shorter, and by whom."""
+    return CompactionSettings(
+        summariser=cast("Summariser", settings.compaction_summariser),
+        budget_tokens=settings.compaction_budget_tokens,
+        threshold=settings.compaction_threshold,
+        tail_pairs=settings.compaction_tail_pairs,
+        summary_max_tokens=settings.compaction_summary_max_tokens,
+        summary_wait_s=settings.compaction_summary_wait_s,
+        kept_least=settings.compaction_kept_least,
+        debounce_s=settings.compaction_debounce_s,
+        kv_max_bytes=settings.compaction_kv_max_bytes,
+        batch=settings.compaction_batch,
     )
 
 

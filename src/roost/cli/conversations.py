@@ -12,8 +12,7 @@ from roost.text.screen import in_one_line, screened
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roost.core.conversation import ConversationView
-    from roost.core.request import Message
+    from roost.core.conversation import ConversationView, KeptConversation
 
 DESCRIPTION = """\
 List the conversations that a gateway keeps, show what was said in one, or remove one for good. A
@@ -47,7 +46,7 @@ def main(arguments: list[str]) -> int:
     elif parsed.action == "rm":
         print(f"{parsed.name} removed")
     elif parsed.action == "show":
-        print(told(read_as(body, KeptConversation).messages))
+        print(told(read_as(body, KeptConversation)))
     else:
         print(listed(read_as(body, Listed).conversations))
     return 0
@@ -66,9 +65,12 @@ def row(view: ConversationView) -> str:
     return "  ".join(map(in_one_line, (name, turns, when, where, view.tenant)))
 
 
-def told(messages: Sequence[Message]) -> str:
-    """Write what was said, one message after the other."""
-    return screened("\n\n".join(f"{one.role}: {one.content}" for one in messages))
+def told(kept: KeptConversation) -> str:
+    """Write what was said, one message after the other, and what a model goes on with."""
+    said = "\n\n".join(f"{one.role}: {one.content}" for one in kept.messages)
+    if kept.summary is not None:
+        said += f"\n\nsummary of the first {kept.summary.covers} turns: {kept.summary.text}"
+    return screened(said)
 
 
 def _when(unix_s: float) -> str:

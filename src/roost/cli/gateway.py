@@ -31,6 +31,7 @@ FLEET_ONLY = (
     "session.",
     "conversations.",
     "handover.",
+    "compaction.",
     "transcripts.",
     "coordinator.",
     "stream.on_full",

@@ -67,6 +67,7 @@ GATEWAY_SETTINGS = (
     "receipts.",
     "conversations.",
     "handover.",
+    "compaction.",
     "transcripts.",
     "coordinator.",
     "breaker.",

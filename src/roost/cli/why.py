@@ -47,6 +47,10 @@ def summary(receipt: Mapping[str, object]) -> str:
     outcome, ending = receipt["outcome"], receipt.get("ending")
     told = f" ({ending})" if ending not in {None, outcome} else ""
     said = f"{outcome}{told}: {receipt['model']}, {total} in all, {queued} in the queue"
+    compacted = receipt.get("compacted")
+    if isinstance(compacted, dict):
+        dropped = compacted["dropped_tokens"]
+        said += f", its past made shorter by {dropped} tokens ({compacted['trigger']})"
     stopped = receipt.get("stopped")
     if isinstance(stopped, dict):
         said += f", stopped by {stopped['by']}, its place free after {_seconds(stopped['free_s'])}"

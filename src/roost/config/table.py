@@ -167,6 +167,20 @@ TABLE: tuple[Setting, ...] = (
     Setting("handover.tries", 3, "tries", "To move one, until it is left as it is.", least=1),
     _seconds("handover.wait_s", 60, "How long moving one may take."),
     _seconds("handover.retry_s", 5, "Until one that could not be moved is tried again."),
+    _choice(
+        "compaction.summariser", "extractive model off", "Who sums up pasts that are too long."
+    ),
+    Setting("compaction.budget_tokens", 2048, "tokens", "Most a past may take.", least=64),
+    Setting("compaction.threshold", 0.8, "", "Share of it that is compacted.", least=0.1, most=1),
+    Setting("compaction.tail_pairs", 2, "turns", "At its end that stay word for word.", most=64),
+    Setting("compaction.summary_max_tokens", 384, "tokens", "Of a summary.", least=32),
+    _seconds("compaction.summary_wait_s", 15, "For a model's summary; then it is extractive."),
+    Setting(
+        "compaction.kept_least", 0.6, "", "Share of names and numbers a model's keeps.", most=1
+    ),
+    _seconds("compaction.debounce_s", 30, "Between two of a conversation that are not urgent.", 0),
+    _bytes("compaction.kv_max_bytes", 2**34, "Of named conversations; 0 is no limit.", 0),
+    Setting("compaction.batch", 3, "conversations", "Compacted when they take more.", least=1),
     _choice("transcripts.keep", "disk memory off", "Where the words of named conversations go."),
     Setting("transcripts.retention_days", 7, "days", "From the last turn.", least=1, most=3650),
     _bytes("transcripts.disk_max_bytes", 1_073_741_824, "Most they take on disk.", 65_536),
@@ -365,6 +379,16 @@ class Settings(NamedTuple):
     handover_tries: int
     handover_wait_s: float
     handover_retry_s: float
+    compaction_summariser: str
+    compaction_budget_tokens: int
+    compaction_threshold: float
+    compaction_tail_pairs: int
+    compaction_summary_max_tokens: int
+    compaction_summary_wait_s: float
+    compaction_kept_least: float
+    compaction_debounce_s: float
+    compaction_kv_max_bytes: int
+    compaction_batch: int
     transcripts_keep: str
     transcripts_retention_days: int
     transcripts_disk_max_bytes: int

@@ -41,6 +41,7 @@ READ_MAX_BYTES = 32 * 1024
 GAIN = 0.9
 """A past that does not become shorter than this share of itself is not worth its KV."""
 
+Summariser = Literal["model", "extractive", "off"]
 Verdict = Literal["good", "empty", "repeats", "loses"]
 
 
@@ -55,7 +56,7 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     number, the `batch` largest idle conversations are compacted.
     """
 
-    summariser: Literal["model", "extractive", "off"] = "model"
+    summariser: Summariser = "extractive"
     budget_tokens: int = 2048
     threshold: float = 0.8
     tail_pairs: int = 2

@@ -30,6 +30,7 @@ from roost.fleet.compaction_effects import (
     Stop,
     Summarise,
     Told,
+    Undo,
 )
 from roost.fleet.deadlines import Deadlines
 
@@ -112,11 +113,15 @@ class Compaction:
     def on_work(
         self, job: RequestId, asked: Asked, trigger: Trigger, now: float
     ) -> list[CompactionEffect]:
-        """Compact a conversation that nobody talks in, whose lock was taken for it."""
+        """Compact a conversation that nobody talks in, whose lock was taken for it.
+
+        One that leaves its node keeps its words as long as they are not due to become fewer.
+        """
         assert job not in self._jobs, "a piece of work begins once"
         one = _Job(asked, asked.kept, now, trigger)
         self._jobs[job] = one
-        if self._is_off or not compacting.has_head(one.kept, self._settings.tail_pairs):
+        early = trigger == "worker_drain" and not self._is_due(asked)
+        if self._is_off or early or not compacting.has_head(one.kept, self._settings.tail_pairs):
             return [Go(job, one.kept)]
         return self._start(job, trigger, now)
 
@@ -174,12 +179,15 @@ class Compaction:
         tokens = compacting.tokens_of(kept)
         if asked.ctx and tokens + self._words(asked) + self._answer(asked) > asked.ctx:
             return "session_full"
-        full = tokens >= self._share(asked)
-        if not full or not compacting.has_head(kept, self._settings.tail_pairs):
+        if not self._is_due(asked) or not compacting.has_head(kept, self._settings.tail_pairs):
             return None
         if asked.is_gone:
             return "session_gone"
         return None if asked.key in self._compacted_s else "proactive"
+
+    def _is_due(self, asked: Asked) -> bool:
+        """Whether a past has reached its share of the budget."""
+        return compacting.tokens_of(asked.kept) >= self._share(asked)
 
     def _limit(self, asked: Asked) -> int:
         budget = self._settings.budget_tokens
@@ -239,7 +247,18 @@ class Compaction:
     def _at_the_end(self, job: RequestId, now: float) -> list[CompactionEffect]:
         one = self._jobs[job]
         told = Told(job, one.trigger, "still_too_long", one.verdict, 0, now - one.began_s)
-        return [told, GiveUp(job) if one.was_refused else Go(job, one.kept)]
+        if not one.was_refused:
+            return [told, Go(job, one.kept)]
+        # What was left out on the way down was left out for nothing.
+        return [*self._undone(job), told, GiveUp(job)]
+
+    def _undone(self, job: RequestId) -> list[CompactionEffect]:
+        one = self._jobs[job]
+        if one.kept is one.asked.kept:
+            return []
+        one.kept = one.asked.kept
+        self._compacted_s.pop(one.asked.key, None)
+        return [Undo(job, one.asked.key, one.kept.summary, one.kept.pin.tokens)]
 
     def _asks_model(self, one: _Job, planned: Draft) -> bool:
         """Whether a model is to write: once for a job, and only what it can read."""

@@ -45,6 +45,15 @@ class Keep(msgspec.Struct, frozen=True):
     tokens: int
 
 
+class Undo(msgspec.Struct, frozen=True):
+    """Note that the model goes on as before this job, with this summary or with all there is."""
+
+    job: RequestId
+    key: ConversationKey
+    summary: Summary | None
+    tokens: int
+
+
 class Go(msgspec.Struct, frozen=True):
     """Go on from this past; for work in the background, it is done."""
 
@@ -73,4 +82,4 @@ class Told(msgspec.Struct, frozen=True):
     took_s: float
 
 
-CompactionEffect: TypeAlias = Summarise | Stop | Keep | Go | GiveUp | Told
+CompactionEffect: TypeAlias = Summarise | Stop | Keep | Undo | Go | GiveUp | Told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from roost.core.conversation import ConversationView, KeptConversation, SaidTurn
+from roost.core.conversation import ConversationView, KeptConversation, SaidTurn, Summary
 from roost.errors import Failure
 
 if TYPE_CHECKING:
@@ -56,8 +56,11 @@ class Archive:
         self._timer: asyncio.TimerHandle | None = None
         self._prune()
 
-    def recall(self, key: ConversationKey, done: Recalled) -> None:
-        """Look up what was said; turns noted before this are in it."""
+    def recall(self, key: ConversationKey, done: Recalled, *, whole: bool = False) -> None:
+        """Look up what was said; turns noted before this are in it.
+
+        What a summary stands for is left out, unless the `whole` is wanted.
+        """
 
         def told(result: object) -> None:
             assert result is None or isinstance(result, KeptConversation | Failure)
@@ -66,7 +69,7 @@ class Archive:
         if self._journal is None:
             done(None)
         else:
-            self._ask(lambda shelves: shelves.recall(key), told)
+            self._ask(lambda shelves: shelves.recall(key, whole=whole), told)
 
     def recall_whole(self, key: ConversationKey, done: Whole) -> None:
         """Look up what was said and whose it is, for work that no request of theirs has begun."""
@@ -103,6 +106,11 @@ class Archive:
                 done()
 
         self._ask(lambda shelves: shelves.note(turn), told)
+
+    def summarise(self, key: ConversationKey, made: Summary | None, tokens: int) -> None:
+        """Note with what a model goes on; where that fails it is made again another time."""
+        if self._journal is not None:
+            self._ask(lambda shelves: shelves.summarise(key, made, tokens), _nothing)
 
     def forget(self, key: ConversationKey, done: Callable[[object], None]) -> None:
         """Remove what was said; told True, or a `Failure`, else there was nothing."""

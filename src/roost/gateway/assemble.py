@@ -17,6 +17,7 @@ from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.admin import Admin
 from roost.gateway.archive import Archive, ArchiveSettings
+from roost.gateway.compactor import Compactor
 from roost.gateway.conversation_views import ConversationViews
 from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
@@ -94,9 +95,14 @@ class Gateway:
             self.mind, self._tasks, settings.generation, lifelines, identity
         )
         self._archive = Archive(journal, settings.archive, self.metrics, self._log)
-        self.infer = Infer(self.mind, self._archive, settings.infer, lifelines, identity)
+        self._compactor = Compactor(self.mind, self._archive, settings.infer.compaction)
+        self.infer = Infer(
+            self.mind, self._archive, settings.infer, lifelines, identity, self._compactor
+        )
         self._guests = Guests(settings.guests, self.mind, self.join)
-        self._handovers = Handovers(self.mind, self._archive, self.infer, settings.handover)
+        self._handovers = Handovers(
+            self.mind, self._archive, self.infer, self._compactor, settings.handover
+        )
         self._gate = Gate(self._allowed(), authorise)
         self.front: Front | None = None
 
@@ -137,6 +143,7 @@ class Gateway:
         self._handovers.close()
         self.mind.close()
         self.infer.close()
+        self._compactor.close()
         await self._archive.close()
         await self._guests.close()
         await self._tasks.close()

@@ -65,7 +65,7 @@ class ConversationViews:
             else:
                 call.exchange.fail(kept or NO_CONVERSATION)
 
-        self._archive.recall(conversation_key(call.tenant, call.rest), told)
+        self._archive.recall(conversation_key(call.tenant, call.rest), told, whole=True)
 
     def remove(self, call: Call) -> None:
         """DELETE /roost/v1/conversations/{name}: no word of it is left; `?tenant=` for others'."""

@@ -1,7 +1,8 @@
 """SHELL: hands over the conversations of nodes that are being left, by having them computed anew.
 
 What was said goes to another node as a request that nobody reads: one token is asked for and thrown
-away, and the prompt before it stays in that node's KV, where the next turn finds it.
+away, and the prompt before it stays in that node's KV, where the next turn finds it. A past that is
+due to become shorter does so on the way, since its KV has to be computed again in any case.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from roost.core.pin import Pin
 from roost.core.request import ChatPrompt, GenerateRequest, Terms
 from roost.fleet.affinity import chain
 from roost.fleet.compacting import past_of
+from roost.fleet.compaction import Asked
 from roost.fleet.handover import Emptied, Handover, HandoverSettings, Move
 from roost.fleet.relay import Relay, RelaySettings
 from roost.gateway.request_ids import RequestIds
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from roost.errors import Failure
     from roost.fleet.relay_effects import RelayEffect
     from roost.gateway.archive import Archive
+    from roost.gateway.compactor import Compactor
     from roost.gateway.infer import Infer
     from roost.gateway.mind import Mind
 
@@ -49,11 +52,17 @@ class Handovers:
     """Empties nodes that are being left; `close` stops the clock."""
 
     def __init__(
-        self, mind: Mind, archive: Archive, infer: Infer, settings: HandoverSettings
+        self,
+        mind: Mind,
+        archive: Archive,
+        infer: Infer,
+        compactor: Compactor,
+        settings: HandoverSettings,
     ) -> None:
         self._mind = mind
         self._archive = archive
         self._infer = infer
+        self._compactor = compactor
         self._settings = settings
         self._machine = Handover(settings, infer.conversations, RequestIds())
         self._loop = asyncio.get_running_loop()
@@ -78,11 +87,17 @@ class Handovers:
                     self._mind.handed_over(node)
 
     def _begin(self, move: Move, whole: tuple[TenantId, KeptConversation] | Failure | None) -> None:
-        if not isinstance(whole, tuple) or not whole[1].messages:
+        if not isinstance(whole, tuple) or not whole[1].turns:
             self._count("nothing_kept")
             self._ended(move.job, None, kept=False)
             return
         tenant, kept = whole
+        model = move.pin.model
+        asked = Asked(move.key, tenant, model, kept, ctx=self._compactor.ctx(model))
+        self._compactor.work(asked, "worker_drain", partial(self._send, move, tenant))
+
+    def _send(self, move: Move, tenant: TenantId, kept: KeptConversation | None) -> None:
+        assert kept is not None, "nobody refuses work in the background"
         prompt, model = ChatPrompt(past_of(kept)), move.pin.model
         terms = Terms(
             move.job,

@@ -1,8 +1,9 @@
 """SHELL: POST /coordinator/infer: a turn of a named conversation, whose past the gateway keeps.
 
     expected ── its turn ──▶ what was said is recalled ──▶ admitted, like any other request
-       ▲                                                      │
-       └──── the next turn, once this one has ended ◀─────────┘
+       ▲                       (and made shorter) ▲            │
+       │                                          ╰─ too long ─┤
+       └──── the next turn, once this one has ended ◀──────────┘
 
 What was said becomes ordinary chat messages, so the node's template renders them and its KV serves
 them like the history that other clients send.
@@ -26,6 +27,8 @@ from roost.dialects.infer_errors import InferCase
 from roost.dialects.infer_reply import InferStream
 from roost.errors import Failure, RoostError, fail
 from roost.fleet import refusals
+from roost.fleet.compacting import CompactionSettings, past_of
+from roost.fleet.compaction import Asked
 from roost.fleet.conversation_effects import Begin, ConversationEffect, Gone, Refuse
 from roost.fleet.conversations import Conversations, ConversationSettings, conversation_key
 from roost.fleet.relay import RelaySettings
@@ -34,11 +37,13 @@ from roost.gateway.asked import Twins, twins
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.infer_outlet import InferOutlet
 from roost.gateway.parsing import fingerprint, measured
+from roost.gateway.relief import Relief
 from roost.gateway.speech import Speech
 
 if TYPE_CHECKING:
     from roost.core.ids import RequestId
     from roost.gateway.archive import Archive
+    from roost.gateway.compactor import Compactor
     from roost.gateway.identity import Identity
     from roost.gateway.lifelines import Lifelines
     from roost.gateway.mind import Mind
@@ -67,6 +72,7 @@ class InferSettings(msgspec.Struct, frozen=True):
     legacy_503: bool = False
     terminal_event: bool = True
     release_wait_s: float = 1.0
+    compaction: CompactionSettings = CompactionSettings()
 
 
 class Infer:
@@ -79,14 +85,17 @@ class Infer:
         settings: InferSettings,
         lifelines: Lifelines,
         identity: Identity,
+        compactor: Compactor,
     ) -> None:
         self._mind = mind
+        self._compactor = compactor
         self._lifelines = lifelines
         self._identity = identity
         self._entry = Entry(mind, lifelines, identity)
         self._archive = archive
         self._settings = settings
         self.conversations = Conversations(settings.conversations)
+        self._relief = Relief(mind, archive, compactor, self.conversations, self.on_worked)
         self._speeches: dict[RequestId, Speech] = {}
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(self._loop, self._tick)
@@ -158,13 +167,27 @@ class Infer:
     def _expect(self, speech: Speech) -> None:
         """Look after the client while its turn waits for the one before."""
         turn, key = speech.turn, speech.key
-        terms, request = turn.terms, turn.terms.request_id
+        request = turn.terms.request_id
         turn.keeper = self
+        turn.rescue = partial(self._rescue, speech)
         self._speeches[request] = speech
         self._mind.expect(turn)
-        if terms.timeout_s is not None:
-            speech.timer = self._loop.call_later(terms.timeout_s, self._late, speech)
+        self._keep_time(speech)
+        is_new = self.conversations.state(key) == "none"
         self._perform(self.conversations.on_turn(key, request, self._mind.now_s))
+        if is_new:
+            self._relief.on_new()
+
+    def _keep_time(self, speech: Speech) -> None:
+        """Keep the client's own time, as long as no coordinator does."""
+        left_s = self._left_s(speech)
+        if left_s is not None:
+            speech.timer = self._loop.call_later(left_s, self._late, speech)
+
+    def _left_s(self, speech: Speech) -> float | None:
+        if speech.timeout_s is None:
+            return None
+        return max(0.0, speech.timeout_s - (self._mind.now_s - speech.arrived_s))
 
     def _voice(self) -> InferStream:
         return InferStream(terminal=self._settings.terminal_event)
@@ -190,10 +213,9 @@ class Infer:
         metrics("roost_conversations", "waiting").set(counts.waiting)
 
     def _begin(self, speech: Speech, past: KeptConversation | Failure | None) -> None:
-        """Put together what is asked with what was said, and have the coordinator decide."""
+        """What was said is known: find out from how much of it the turn goes on."""
         turn = speech.turn
-        if turn.terms.request_id not in self._speeches or turn.relay.decided:
-            # Over, or only waiting for a slow client to be told so: nobody would end it again.
+        if self._is_over(speech):
             return
         if isinstance(past, Failure):
             turn.on_answer(past)
@@ -203,11 +225,49 @@ class Infer:
         if past is None and session is not None and not self._identity.ours(session):
             turn.on_answer(ELSEWHERE)
             return
-        if past is not None:
-            idle_s = time.time() - past.active_unix_s
-            self.conversations.on_recalled(speech.key, past.pin, idle_s)
-        messages: tuple[Message, ...] = past.messages if past is not None else ()
-        prompt = ChatPrompt((*messages, Message("user", speech.text)))
+        if past is None:
+            self._go(speech, ())
+            return
+        idle_s = time.time() - past.active_unix_s
+        self.conversations.on_recalled(speech.key, past.pin, idle_s)
+        if turn.terms.require:
+            # Whoever insists on its KV does not want it thrown away.
+            self._go(speech, past_of(past))
+        else:
+            done = partial(self._shortened, speech)
+            self._compactor.turn(turn.terms.request_id, self._asked(speech, past), done)
+
+    def _is_over(self, speech: Speech) -> bool:
+        """Whether a turn has ended, or only waits for a slow client to be told so."""
+        return speech.turn.terms.request_id not in self._speeches or speech.turn.relay.decided
+
+    def _asked(self, speech: Speech, past: KeptConversation) -> Asked:
+        request, pin, mind = speech.turn.request, self._pin(speech), self._mind
+        return Asked(
+            speech.key,
+            speech.turn.terms.tenant,
+            request.model,
+            past,
+            len(speech.text.encode()),
+            request.max_tokens,
+            self._compactor.ctx(request.model),
+            is_gone=pin is not None and mind.coordinator.silent_s(pin.node, mind.now_s) is None,
+        )
+
+    def _shortened(self, speech: Speech, past: KeptConversation | None) -> None:
+        if self._is_over(speech):
+            return
+        if past is None:
+            assert speech.refusal is not None, "only what was refused is given up"
+            speech.turn.on_answer(speech.refusal)
+            return
+        speech.past = past
+        self._go(speech, past_of(past))
+
+    def _go(self, speech: Speech, past: tuple[Message, ...]) -> None:
+        """Put together what is asked with what was said, and have the coordinator decide."""
+        turn = speech.turn
+        prompt = ChatPrompt((*past, Message("user", speech.text)))
         turn.request = msgspec.structs.replace(turn.request, prompt=prompt)
         turn.terms = self._terms_now(speech, prompt)
         if speech.timer is not None:
@@ -217,18 +277,45 @@ class Infer:
 
     def _terms_now(self, speech: Speech, prompt: ChatPrompt) -> Terms:
         terms, request = speech.turn.terms, speech.turn.request
-        timeout_s = terms.timeout_s
-        if timeout_s is not None:
-            timeout_s = max(0.0, timeout_s - (self._mind.now_s - speech.arrived_s))
         size = measured(prompt, terms.tenant, request.model)
+        pin, compacted = self._pin(speech), speech.past.compacted if speech.past else None
+        if compacted is not None and pin is not None and not pin.moved:
+            # The KV there is that of a longer past.
+            pin = msgspec.structs.replace(pin, tokens=0)
         return msgspec.structs.replace(
             terms,
             chain=size.chain,
-            timeout_s=timeout_s,
+            timeout_s=self._left_s(speech),
             prompt_bytes=size.size_bytes,
-            pin=self._pin(speech),
+            pin=pin,
             has_past=terms.has_past or speech.past is not None,
+            compacted=compacted,
         )
+
+    # --- what a node finds too long
+
+    def _rescue(self, speech: Speech, failure: Failure) -> bool:
+        """Try a shorter past where a node refuses a prompt; False where there is none."""
+        turn = speech.turn
+        if failure.reason != "context_length_exceeded" or speech.past is None:
+            return False
+        if turn.terms.require or self._is_over(speech):
+            return False
+        speech.refusal, turn.is_expected = failure, True
+        self._keep_time(speech)
+        wait_s = self._settings.release_wait_s
+        self._mind.when_free(turn, wait_s, partial(self._again, speech))
+        return True
+
+    def _again(self, speech: Speech) -> None:
+        turn = speech.turn
+        if self._is_over(speech):
+            return
+        if self._mind.coordinator.holds(turn.terms.request_id, turn.attempt):
+            # The next attempt would be taken for this one.
+            turn.on_answer(speech.refusal or ELSEWHERE)
+            return
+        self._compactor.too_long(turn.terms.request_id)
 
     def _pin(self, speech: Speech) -> Pin | None:
         """Where its KV is: as far as is known here, else by its token.
@@ -240,8 +327,8 @@ class Infer:
         return known if known is not None or session is None else session.pin
 
     def _late(self, speech: Speech) -> None:
-        """Its own time has passed while it waited for the turn before."""
-        speech.turn.on_answer(refusals.deadline(speech.turn.terms.timeout_s or 0.0))
+        """Its own time has passed while it waited for the turn before, or for a shorter past."""
+        speech.turn.on_answer(refusals.deadline(speech.timeout_s or 0.0))
 
     # --- from turns
 
@@ -258,6 +345,7 @@ class Infer:
     def over(self, turn: Turn) -> None:
         """Keep what reached the client of an answer that was cut, and let the next turn begin."""
         speech = self._speeches.pop(turn.terms.request_id)
+        self._compactor.over(turn.terms.request_id)
         if speech.timer is not None:
             speech.timer.cancel()
         if not speech.kept and (said := speech.said(complete=False)) is not None:
@@ -297,8 +385,7 @@ class Infer:
         if failure.reason == "queue_full" and coordinator.capped:
             return "system_in_flight_decode_full"
         if failure.reason == "context_length_exceeded":
-            model, models = speech.turn.request.model, coordinator.models()
-            ctx = max((offer.ctx for offer in models if offer.model == model), default=0)
+            ctx = self._compactor.ctx(speech.turn.request.model)
             return "" if speech.too_long_alone(ctx) else "session_full"
         return ""
 

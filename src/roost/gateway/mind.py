@@ -67,10 +67,12 @@ class Mind:
     def expect(self, turn: Turn) -> None:
         """Look after a turn's client from now on; what it asks for is not complete yet."""
         self.turns[turn.terms.request_id] = turn
+        turn.is_expected = True
         turn.begin(self)
 
     def admit(self, turn: Turn) -> None:
         """Have the coordinator decide about a turn that is expected."""
+        turn.is_expected = False
         terms, model, said = turn.terms, turn.request.model, turn.relay.said
         self._feed(self.coordinator.on_request(terms, model, self.now_s, said))
 
@@ -218,7 +220,7 @@ class Mind:
         turn = self.turns.get(request)
         if turn is None or tenant not in {None, turn.terms.tenant}:
             return False
-        if self.coordinator.receipt(request, self.now_s) is not None:
+        if not turn.is_expected:
             return False
         turn.on_answer(refusals.cancelled())
         return True

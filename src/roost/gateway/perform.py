@@ -97,7 +97,7 @@ def _withdraw(office: Office, effect: Withdraw) -> None:
 def _answer(office: Office, effect: Answer) -> None:
     turn = office.turns.get(effect.request)
     if turn is not None:
-        turn.on_answer(effect.failure)
+        turn.on_refused(effect.failure)
 
 
 def _waiting(office: Office, effect: Waiting) -> None:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from roost.core.conversation import KeptConversation, SaidTurn
 from roost.core.pin import Pin
 from roost.core.request import ChatPrompt
+from roost.fleet import compacting
 
 if TYPE_CHECKING:
     import asyncio
 
     from roost.core.ids import ConversationKey
     from roost.dialects.infer import InferAsked
+    from roost.errors import Failure
     from roost.gateway.session_token import Session
     from roost.gateway.turn import Turn
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 class Speech:
     """What a turn asks, and what was said before it once that is known.
 
-    `session` is what its token says, `timer` its client's own time while the turn before runs.
+    `session` is what its token says, `timer` its client's own time while no coordinator keeps that.
+    `refusal` is what a node has said of its length.
     """
 
     def __init__(
@@ -36,8 +39,10 @@ class Speech:
         self.asked = asked
         self.turn = turn
         self.arrived_s = now
+        self.timeout_s = turn.terms.timeout_s
         self.session = session
         self.past: KeptConversation | None = None
+        self.refusal: Failure | None = None
         self.kept = False
         self.timer: asyncio.TimerHandle | None = None
 
@@ -67,8 +72,6 @@ class Speech:
 
     def too_long_alone(self, ctx: int) -> bool:
         """Whether this turn would not fit `ctx` tokens without its past either, by its bytes."""
-        past = self.past
-        said_bytes = sum(len(m.content.encode()) for m in past.messages) if past is not None else 0
-        if past is None or not said_bytes:
+        if self.past is None or not self.past.turns:
             return True
-        return len(self.text.encode()) * past.pin.tokens / said_bytes >= ctx
+        return compacting.rate_of(self.past).per_byte * len(self.text.encode()) >= ctx

@@ -138,6 +138,8 @@ class Turn:
         self.last_text_s: float | None = None
         self.sent_s: float | None = None
         self.keeper: Keeper | None = None
+        self.is_expected = False
+        self.rescue: Callable[[Failure], bool] | None = None
         self.session: Callable[[Turn], str | None] | None = None
         self.reached: list[str] = []
         self._offered: Send | None = None
@@ -206,8 +208,13 @@ class Turn:
         """Say what the request waits for, for keep-alives."""
         self.apply(self.relay.on_waiting(state, self._loop.time()))
 
+    def on_refused(self, failure: Failure) -> None:
+        """Hear the coordinator's last word; it stands unless somebody knows another way."""
+        if self.rescue is None or not self.rescue(failure):
+            self.on_answer(failure)
+
     def on_answer(self, failure: Failure) -> None:
-        """End with this failure: the coordinator's last word."""
+        """End with this failure."""
         self.apply(self.relay.on_answer(failure, self._loop.time()))
 
     # --- from the node

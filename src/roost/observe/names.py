@@ -107,6 +107,14 @@ METRICS: tuple[Metric, ...] = (
         "Conversations of drained nodes: moved, failed, or nothing_kept of them.",
     ),
     Metric(
+        "roost_compactions_total",
+        "counter",
+        ("trigger", "outcome"),
+        "Pasts made shorter, by whose summary: model, extractive, cut; or still_too_long.",
+    ),
+    Metric("roost_compaction_seconds", "histogram", (), "Until a past was shorter.", _SLOW),
+    Metric("roost_compaction_dropped_tokens_total", "counter", (), "That models got no more."),
+    Metric(
         "roost_reattach_total",
         "counter",
         ("result",),
@@ -143,6 +151,8 @@ EVENTS: dict[str, str] = {
     "transcript_lost": "A turn could not be kept: the disk failed or is too slow.",
     "conversation_moved": "A conversation of a drained node was computed anew elsewhere.",
     "transcripts_degraded": "The disk takes no conversations, so memory does; or does again.",
+    "compaction_success": "A past was made shorter: why, by whose summary, by how many tokens.",
+    "compaction_failure": "A past could not be made short enough; nothing of it has changed.",
     "model_wanted": "A node was asked to load a model.",
     "runtime_loading": "A runtime is being started.",
     "runtime_ready": "A runtime is ready.",

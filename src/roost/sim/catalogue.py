@@ -224,7 +224,7 @@ SEEDS = {
     "pins forgotten at a restart": 6,
     "compacted without the lock": 10,
     "failed summaries fatal": 3,
-    "answers not counted": 2,
+    "answers not counted": 4,
 }
 """Seeds of those that the first one does not show."""
 CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in _CASES)

@@ -142,7 +142,8 @@ class Trace:
 class Shortened:
     """A past was made shorter by `job`, a turn or a piece of work: what was noted of it.
 
-    `covers` turns are what its `text` stands for.
+    `covers` turns are what its `text` stands for. What was `undone`
+    counts for its own job alone.
     """
 
     conversation: bytes
@@ -152,6 +153,7 @@ class Shortened:
     ended_s: float
     covers: int
     text: str
+    undone: bool = False
 
 
 @dataclass(slots=True)

@@ -175,6 +175,12 @@ class Ledger:
         self.history.shortened.append(made)
         self._world.log(f"shortened {made.conversation.hex()} {made.trigger} {made.covers}")
 
+    def undone(self, job: RequestId) -> None:
+        """What a job has made shorter is as it was before."""
+        for made in self.history.shortened:
+            made.undone = made.undone or made.job == job
+        self._world.log(f"undone {job}")
+
     def told(self, told: Told) -> None:
         """A compaction has come to its end, whatever it was."""
         self._world.log(f"compaction {told.job} {told.trigger} {told.outcome} {told.verdict}")

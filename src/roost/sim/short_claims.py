@@ -125,8 +125,12 @@ def shortenings_are_told(history: History) -> Iterator[str]:
 
 def _last(history: History, trace: Trace) -> Shortened | None:
     """The last summary of its conversation that this turn's past was put together from."""
-    known = history.shortened[: trace.summaries]
-    mine = (made for made in reversed(known) if made.conversation == trace.conversation)
+    mine = (
+        made
+        for made in reversed(history.shortened[: trace.summaries])
+        if made.conversation == trace.conversation
+        and (made.job == trace.request or not made.undone)
+    )
     return next(mine, None)
 
 
@@ -145,7 +149,8 @@ def _neighbours(history: History) -> Iterator[tuple[Shortened, Shortened]]:
     """Give each compaction with the next one of the same conversation."""
     by_talk: dict[bytes, list[Shortened]] = defaultdict(list)
     for made in history.shortened:
-        by_talk[made.conversation].append(made)
+        if not made.undone:
+            by_talk[made.conversation].append(made)
     for all_of_one in by_talk.values():
         yield from pairwise(all_of_one)
 

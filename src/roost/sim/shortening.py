@@ -25,6 +25,7 @@ from roost.fleet.compaction_effects import (
     Stop,
     Summarise,
     Told,
+    Undo,
 )
 from roost.fleet.relay_effects import Mark
 from roost.sim.compute import answer_of, prompt_tokens
@@ -91,7 +92,7 @@ class Shortening:
         self._desk = desk
         self._on_end = on_end
         self._alarm = Alarm(process, self._tick)
-        self._notes: dict[ConversationKey, tuple[Summary, int]] = {}
+        self._notes: dict[ConversationKey, Summary | None] = {}
         self._began_s: dict[RequestId, float] = {}
         self._summaries: dict[RequestId, RequestId] = {}
         self._count = 0
@@ -108,12 +109,11 @@ class Shortening:
         self, key: ConversationKey, messages: tuple[Message, ...], pin: Pin | None
     ) -> KeptConversation:
         """Give back a conversation as the store would."""
-        summary, _ = self._notes.get(key, (None, 0))
-        return KeptConversation(pin or NOWHERE, *KEPT_S, messages, summary)
+        return KeptConversation(pin or NOWHERE, *KEPT_S, messages, self._notes.get(key))
 
     def covers(self, key: ConversationKey) -> int:
         """How many turns of a conversation a summary stands for."""
-        summary, _ = self._notes.get(key, (None, 0))
+        summary = self._notes.get(key)
         return 0 if summary is None else summary.covers
 
     def turn(self, job: RequestId, asked: Asked) -> None:
@@ -146,6 +146,9 @@ class Shortening:
                     self._stop(effect.job)
                 case Keep():
                     self.note(effect)
+                case Undo():
+                    self._notes[effect.key] = effect.summary
+                    self._ledger.undone(effect.job)
                 case Told():
                     self._ledger.told(effect)
                 case Go() | GiveUp():
@@ -154,8 +157,8 @@ class Shortening:
 
     def note(self, effect: Keep) -> None:
         """Note with what the model goes on."""
-        self._notes[effect.key] = effect.summary, effect.tokens
         made, job = effect.summary, effect.job
+        self._notes[effect.key] = made
         self._ledger.shortened(
             Shortened(
                 effect.key, job, made.trigger, self._began_s[job], self._now, made.covers, made.text

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from roost.core.conversation import ConversationView, KeptConversation, SaidTurn
+from roost.core.conversation import ConversationView, KeptConversation, SaidTurn, Summary
 from roost.core.ids import ConversationKey, TenantId
 from roost.core.pin import Pin
 from roost.errors import Failure, RoostError
@@ -61,17 +61,29 @@ class Shelves:
         self._memory.note(turn)
         self.dropped += self._memory.shrink(self._memory_max_bytes)
 
-    def recall(self, key: ConversationKey) -> KeptConversation | None:
+    def summarise(self, key: ConversationKey, made: Summary | None, tokens: int) -> bool:
+        """Note with what a model goes on; False where that cannot be noted now.
+
+        A disk that is ill has the turns that it stands for, so memory is no place for it. Nothing
+        is lost: it can be made again.
+        """
+        if self._disk is None:
+            return self._memory.summarise(key, made, tokens)
+        return not self.ill and self._disk.summarise(key, made, tokens)
+
+    def recall(self, key: ConversationKey, *, whole: bool = False) -> KeptConversation | None:
         """Return what is kept: what the disk has of it, then what memory has."""
         # A disk that cannot be read is an error, never a conversation without its past.
-        older = self._disk.recall(key) if self._disk is not None else None
-        newer = self._memory.recall(key)
+        older = self._disk.recall(key, whole=whole) if self._disk is not None else None
+        newer = self._memory.recall(key, whole=whole)
         if older is None or newer is None:
             return older or newer
         return msgspec.structs.replace(
             newer,
             began_unix_s=older.began_unix_s,
             messages=older.messages + newer.messages,
+            summary=older.summary,
+            skipped=older.skipped,
         )
 
     def recall_whole(self, key: ConversationKey) -> tuple[TenantId, KeptConversation] | None:

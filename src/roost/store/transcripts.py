@@ -1,5 +1,6 @@
 """SHELL: conversations in SQLite: one row for where each is, one for each of its turns.
 
+Another row has the summary that stands for the first of them towards the model; it replaces none.
 The same tables live in conversations.db and in memory. Nothing here commits: whoever calls does, so
 that turns which end together are one transaction.
 """
@@ -13,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from roost.core.conversation import ConversationView, KeptConversation, SaidTurn
+from roost.core.conversation import ConversationView, KeptConversation, SaidTurn, Summary
 from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
 from roost.core.pin import Pin
 from roost.core.request import Message
@@ -48,20 +49,37 @@ create table turns (
 );
 create index turns_by_conversation on turns (key, number);
 """
+_SECOND = """
+create table summaries (
+    key blob primary key references conversations (key) on delete cascade,
+    text text not null,
+    covers integer not null,
+    turns integer not null,
+    trigger text not null,
+    dropped_tokens integer not null
+) without rowid;
+"""
 _TEXT_OF_ONE = """
-select sum(length(cast(asked as blob)) + length(cast(answered as blob))) from turns
-where key = ?
+select sum(size) from (
+    select length(cast(asked as blob)) + length(cast(answered as blob)) as size from turns
+    where key = ?1
+    union all select length(cast(text as blob)) from summaries where key = ?1
+)
 """
 _TEXT_OF_OLD = """
-select sum(length(cast(asked as blob)) + length(cast(answered as blob))) from turns
-where key in (select key from conversations where active_unix_s < ?)
+with old as (select key from conversations where active_unix_s < ?1)
+select sum(size) from (
+    select length(cast(asked as blob)) + length(cast(answered as blob)) as size from turns
+    where key in old
+    union all select length(cast(text as blob)) from summaries where key in old
+)
 """
 DAMAGED = Failure(
     "storage_error", "What is kept of this conversation is damaged. Remove it to begin it anew."
 )
 _Place: TypeAlias = tuple[str, str, int, float, float]
 _VIEW: tuple[type, ...] = (str, str, str, str, int, int, float, float)
-STEPS = (_FIRST,)
+STEPS = (_FIRST, _SECOND)
 """What leads from each version of the schema to the next; a step once released never changes."""
 
 
@@ -151,8 +169,35 @@ class Shelf:
         )
         self.text_bytes += len(turn.asked.encode()) + len(turn.answered.encode())
 
-    def recall(self, key: ConversationKey) -> KeptConversation | None:
-        """Return what is kept of a conversation; raises `storage_error` where that is damaged."""
+    def summarise(self, key: ConversationKey, made: Summary | None, tokens: int) -> bool:
+        """Note with what a model goes on, None for all there is, and what that costs it.
+
+        False if nothing is kept of the conversation here.
+        """
+        found = self._connection.execute(
+            "update conversations set tokens = ? where key = ?", (tokens, key)
+        )
+        if not found.rowcount:
+            return False
+        before = self._connection.execute(
+            "select length(cast(text as blob)) from summaries where key = ?", (key,)
+        ).fetchone()
+        self.text_bytes -= before[0] if before else 0
+        if made is None:
+            self._connection.execute("delete from summaries where key = ?", (key,))
+            return True
+        self._connection.execute(
+            "insert or replace into summaries values (?, ?, ?, ?, ?, ?)",
+            (key, made.text, made.covers, made.turns, made.trigger, made.dropped_tokens),
+        )
+        self.text_bytes += len(made.text.encode())
+        return True
+
+    def recall(self, key: ConversationKey, *, whole: bool = False) -> KeptConversation | None:
+        """Return what is kept of a conversation; raises `storage_error` where that is damaged.
+
+        What a summary stands for is left out, unless the `whole` is wanted.
+        """
         row = self._connection.execute(
             "select node, model, tokens, began_unix_s, active_unix_s from conversations"
             " where key = ?",
@@ -160,13 +205,12 @@ class Shelf:
         ).fetchone()
         if row is None:
             return None
-        turns = self._connection.execute(
-            "select asked, answered from turns where key = ? order by number", (key,)
-        )
         # SQLite notices damage to its own pages alone; a changed byte may change a value's type.
         try:
             node, model, tokens, began_unix_s, active_unix_s = msgspec.convert(row, _Place)
-            said = msgspec.convert(turns.fetchall(), list[tuple[str, str]])
+            made = self._summary(key)
+            skipped = 0 if made is None or whole else made.covers
+            said = msgspec.convert(self._turns(key, skipped), list[tuple[str, str]])
         except msgspec.ValidationError:
             raise RoostError(DAMAGED) from None
         messages = tuple(
@@ -175,7 +219,22 @@ class Shelf:
             for message in (Message("user", asked), Message("assistant", answered))
         )
         pin = Pin(NodeId(node), ModelId(model), tokens)
-        return KeptConversation(pin, began_unix_s, active_unix_s, messages)
+        return KeptConversation(pin, began_unix_s, active_unix_s, messages, made, skipped)
+
+    def _turns(self, key: ConversationKey, skipped: int) -> list[tuple[object, object]]:
+        return self._connection.execute(
+            "select asked, answered from turns where key = ? order by number limit -1 offset ?",
+            (key, skipped),
+        ).fetchall()
+
+    def _summary(self, key: ConversationKey) -> Summary | None:
+        row = self._connection.execute(
+            "select text, covers, turns, trigger, dropped_tokens from summaries where key = ?",
+            (key,),
+        ).fetchone()
+        if row is None:
+            return None
+        return msgspec.convert(dict(zip(Summary.__struct_fields__, row, strict=True)), Summary)
 
     def owner(self, key: ConversationKey) -> TenantId | None:
         """Return whose conversation it is; None where nothing is kept of it."""
