@@ -267,6 +267,38 @@ async def test_a_worker_that_hangs_is_given_up() -> None:
         assert worker.calls(PREFILL)
 
 
+EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EVENTS + b"\r\n" + token("Hel", 0),
+        EVENTS + b"content-length: 900\r\n\r\n" + token("Hel", 0),
+        whole(200, {"token": "Hel", "seq": 0}),
+        chunked(b"data: " + b"x" * 70_000),
+        chunked(b"data: <html>\n\n"),
+        b"nonsense\r\n\r\n",
+        whole(500, "x" * 70_000),
+        whole(404, {"error": "gone", "reason": "session_gone"}),
+    ],
+    ids=["unframed", "short", "no events", "huge", "no JSON", "no HTTP", "long error", "gone"],
+)
+async def test_what_is_no_whole_answer_is_an_error(answer: bytes) -> None:
+    """Whatever a worker makes of it: a client never takes a part for the whole."""
+
+    def strange(worker: FakeWorker, asked: Asked) -> bytes | None:
+        return answer if asked.path == DECODE else polite(worker, asked)
+
+    async with fleet("w-a") as (stage, (worker,)):
+        worker.mood = strange
+        reply = await say(stage, "hi")
+        if reply.status == 200:
+            assert last(reply)["reason"] == "error"
+        else:
+            assert reply.status == 502
+
+
 async def test_nobody_is_sent_anywhere_by_an_answer() -> None:
     """A redirect is a failure: the gateway dials what it has checked, and nothing else."""
     async with working("elsewhere") as other:

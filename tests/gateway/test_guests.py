@@ -77,7 +77,7 @@ async def test_heartbeats_are_off_until_somebody_says_where_workers_are(stage: S
     """Nobody joins a gateway whose operator has not asked for that."""
     refused = await send(stage, beat())
     assert refused.status == 403
-    assert "worker_nets" in str(refused.json()["error"])
+    assert "takes no workers" in str(refused.json()["error"])
     assert await listed(stage) == []
 
 
