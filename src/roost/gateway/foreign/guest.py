@@ -46,6 +46,7 @@ from roost.gateway.foreign.effects import (
     Say,
 )
 from roost.gateway.foreign.translator import ForeignSettings, Translator
+from roost.gateway.front.defects import report
 from roost.gateway.tasks import Tasks
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import NodeEnd
@@ -64,11 +65,14 @@ from roost.wire.messages import (
 from roost.wire.pump import Pump, PumpSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roost.core.worker import WorkerBeat
     from roost.observe.logs import Log
     from roost.wire.memory import NodeConnection
 
 HELD_MAX_BYTES = 4 * 1024 * 1024
+DEFECT = Failure("internal", "A defect in the gateway has ended the link to this worker.")
 LEFT = Failure("node_lost", "The worker has been silent for too long.")
 
 
@@ -137,52 +141,62 @@ class Guest:
         self._lose(LEFT)
 
     def _report(self) -> None:
-        if self._up:
-            self._feed(self._translator.on_beat(self._beat, rests=self._rests))
+        translator = self._translator
+        self._do(lambda _: translator.on_beat(self._beat, rests=self._rests))
 
     # From the gateway.
 
     async def _deliver(self, message: FromGateway) -> None:
-        now, translator = self._loop.time(), self._translator
+        translator = self._translator
         match message:
             case Welcome():
                 self._up = True
                 self._report()
             case Open():
-                self._feed(translator.on_open(message, now))
+                self._do(partial(translator.on_open, message))
             case Credit(stream, messages):
-                self._feed(translator.on_credit(stream, messages, now))
+                self._do(partial(translator.on_credit, stream, messages))
             case Cancel(stream):
-                self._feed(translator.on_cancel(stream, now))
+                self._do(partial(translator.on_cancel, stream))
             case Vacate(vacant):
-                self._feed(translator.on_vacate(vacant=vacant))
+                self._do(lambda _: translator.on_vacate(vacant=vacant))
             case _:
                 return  # its models are loaded: there is nothing to want
 
     # Effects.
 
-    def _feed(self, effects: list[ForeignEffect]) -> None:
-        for effect in effects:
-            match effect:
-                case Say(message):
-                    self._say(message)
-                case Prefill(stream):
-                    self._prefills[stream] = self._tasks.start(self._prefill(effect), "prefill")
-                case Decode(stream):
-                    self._answers[stream] = answer = Answer(partial(self._hear, stream))
-                    self._tasks.start(self._decode(effect, answer), "decode")
-                case HangUp(stream):
-                    self._hang_up(stream)
-                case Pause(stream) | Resume(stream):
-                    self._pace(stream, reads=isinstance(effect, Resume))
-                case Delete(session):
-                    self._tasks.start(self._delete(session), "delete")
-                case Note(stream, wanted, got):
-                    worker = self._beat.worker
-                    self._log.warning("stream_sequence_gap", worker=worker, wanted=wanted, got=got)
-                case Lose(failure):
-                    self._lose(failure)
+    def _do(self, decide: Callable[[float], list[ForeignEffect]]) -> None:
+        """Have the translator decide at this moment, and do what it asks for."""
+        if not self._up:
+            return
+        try:
+            for effect in decide(self._loop.time()):
+                self._perform(effect)
+        except Exception as error:  # noqa: BLE001 - a defect here costs one worker its link
+            report(error)
+            self._lose(DEFECT)
         self._alarm.set(self._translator.next_tick())
+
+    def _perform(self, effect: ForeignEffect) -> None:
+        match effect:
+            case Say(message):
+                self._say(message)
+            case Prefill(stream):
+                self._prefills[stream] = self._tasks.start(self._prefill(effect), "prefill")
+            case Decode(stream):
+                self._answers[stream] = answer = Answer(partial(self._hear, stream))
+                self._tasks.start(self._decode(effect, answer), "decode")
+            case HangUp(stream):
+                self._hang_up(stream)
+            case Pause(stream) | Resume(stream):
+                self._pace(stream, reads=isinstance(effect, Resume))
+            case Delete(session):
+                self._tasks.start(self._delete(session), "delete")
+            case Note(_, wanted, got):
+                worker = self._beat.worker
+                self._log.warning("stream_sequence_gap", worker=worker, wanted=wanted, got=got)
+            case Lose(failure):
+                self._lose(failure)
 
     def _say(self, message: FromNode) -> None:
         assert self._pump is not None, "it says nothing before it runs"
@@ -208,13 +222,12 @@ class Guest:
     def _hear(self, stream: StreamId, heard: Heard) -> None:
         if isinstance(heard, (Denied, Ended, Lost)):
             self._answers.pop(stream, None)
-        if self._up:
-            self._feed(self._translator.on_heard(stream, heard, self._loop.time()))
+        self._do(partial(self._translator.on_heard, stream, heard))
 
     async def _delete(self, session: str) -> None:
         path = f"{SESSIONS}/{quote(session, safe='')}"
         await self._calls.ask("DELETE", path, None, self._settings.call_s, DENIAL_MAX_BYTES)
-        self._feed(self._translator.on_deleted(session, self._loop.time()))
+        self._do(partial(self._translator.on_deleted, session))
 
     def _pace(self, stream: StreamId, *, reads: bool) -> None:
         answer = self._answers.get(stream)
@@ -232,8 +245,7 @@ class Guest:
     # Time.
 
     def _tick(self) -> None:
-        if self._up:
-            self._feed(self._translator.on_tick(self._loop.time()))
+        self._do(self._translator.on_tick)
 
 
 def _result(reply: Reply | None) -> Heard:
