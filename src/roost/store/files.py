@@ -105,11 +105,14 @@ def lock_now(path: Path, *, shared: bool = False) -> int | None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock `path` stands for, waiting for it; only for work that takes milliseconds."""
+def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock `path` stands for, waiting for it.
+
+    Only for work that takes milliseconds, unless it is `shared`.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -6,10 +6,12 @@ model) or linked (they lie where their user keeps them and are never touched).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +27,10 @@ from roost.store.naming import candidate_ids
 from roost.store.places import Place, locate
 from roost.store.records import Record, Records, digest_of
 from roost.store.vocabulary import Facts
+
+IMPORT = "import-"
+IMPORTING = "importing"
+"""The lock that imports share while their copies, named `import-…`, lie in `downloads`."""
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -113,13 +119,14 @@ class ModelStore:
         facts = inspect(*place.files)
         if link:
             return self._link(place, facts, into, progress)
-        taken = self._take_in(place)
-        try:
-            source = f"file:{place.files[0]}"
-            return self.install(Incoming(taken, place.name, source, into=into), progress)
-        finally:
-            for part in taken:
-                part.unlink(missing_ok=True)
+        with self._importing():
+            taken = self._take_in(place)
+            try:
+                source = f"file:{place.files[0]}"
+                return self.install(Incoming(taken, place.name, source, into=into), progress)
+            finally:
+                for part in taken:
+                    part.unlink(missing_ok=True)
 
     def install(self, incoming: Incoming, progress: Progress = ignore) -> Manifest:
         """Check finished files, move them to their place and list them; raises `bad_request`."""
@@ -262,9 +269,15 @@ class ModelStore:
                 return model
         return candidates[-1]
 
+    @contextlib.contextmanager
+    def _importing(self) -> Iterator[None]:
+        """Let others know, as long as it lasts, that copies in `downloads` are in use."""
+        with translated(), locked(self.home.locks / IMPORTING, shared=True):
+            yield
+
     def _take_in(self, place: Place) -> tuple[Path, ...]:
         """Give ROOST_HOME a copy of its own: a link would change with the user's files."""
-        stem = f"import-{secrets.token_hex(8)}"
+        stem = f"{IMPORT}{secrets.token_hex(8)}"
         folder = self.home.downloads
         require_space(folder, sum(take_stamp(path).size_bytes for path in place.files))
         taken: list[Path] = []

@@ -43,12 +43,13 @@ def scratch_folder(parent: Path | None = None) -> Iterator[str]:
 def sweep(root: Path) -> None:
     """Remove this user's scratch folders whose process has ended."""
     for folder in root.glob(f"{PREFIX}*"):
-        if _is_ours(folder) and (descriptor := lock_now(folder / LOCK)) is not None:
+        if is_settled(folder) and (descriptor := lock_now(folder / LOCK)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(descriptor)
 
 
-def _is_ours(folder: Path) -> bool:
+def is_settled(folder: Path) -> bool:
+    """Whether a folder is this user's, and old enough for its process to have locked it."""
     try:
         status = (folder / LOCK).lstat()
         mine = folder.lstat().st_uid == status.st_uid == os.getuid()
