@@ -77,7 +77,7 @@ def entries(disk: Disk) -> tuple[Entry, ...]:
 def purge(disk: Disk, entry: str) -> None:
     """Remove one entry by its id; raises `bad_request` if it is in use, and `not_found`."""
     kind, _, name = entry.partition("/")
-    find = _KINDS.get(kind)
+    find = next((find for known, find in _KINDS.items() if known == kind), None)
     found = next((one for one in find(disk) if one.name == name), None) if find else None
     if found is None:
         raise fail("not_found", "Nothing in the cache has this id. See: roost cache list")
@@ -183,7 +183,7 @@ def _orphans(disk: Disk) -> Iterator[_Found]:
             yield _Found(folder.name, (folder,), disk.home.locks / "models")
 
 
-_KINDS: dict[Kind | str, Callable[[Disk], Iterator[_Found]]] = {
+_KINDS: dict[Kind, Callable[[Disk], Iterator[_Found]]] = {
     "chat-kv": _chat_kv,
     "chat-history": _history,
     "downloads": _downloads,
