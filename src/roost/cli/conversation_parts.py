@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from roost.cli.aliases import read_aliases
 from roost.errors import fail
 from roost.fleet.compacting import CompactionSettings
 from roost.fleet.conversations import ConversationSettings
@@ -43,6 +44,7 @@ def infer_settings(settings: Settings, relay: RelaySettings) -> InferSettings:
         ),
         body_max_bytes=settings.body_offload_bytes,
         strict=settings.strict,
+        aliases=read_aliases(settings.aliases),
         legacy_503=settings.coordinator_legacy_503,
         release_wait_s=settings.conversations_release_wait_s,
         compaction=compaction_settings(settings),

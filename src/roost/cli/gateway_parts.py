@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from roost.cli.aliases import read_aliases
 from roost.cli.conversation_parts import archive_settings, handover_settings, infer_settings
 from roost.cli.guest_parts import guest_settings
 from roost.errors import fail
@@ -55,6 +56,7 @@ GATEWAY_SETTINGS = (
     *LISTENER_SETTINGS,
     "queue.",
     "default_model",
+    "aliases",
     "stream.",
     "link.",
     "retry.",
@@ -224,6 +226,7 @@ def gateway_settings(
         fleet=fleet_settings(settings),
         generation=GenerationSettings(
             default_model=settings.default_model,
+            aliases=read_aliases(settings.aliases),
             offload_bytes=settings.body_offload_bytes,
             strict=settings.strict,
             relay=relay,

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from roost.cli import options, pull
+from roost.cli.aliases import read_aliases
 from roost.errors import RoostError
 from roost.text.screen import in_one_line
 
@@ -50,7 +51,7 @@ def main(arguments: list[str]) -> int:
     elif parsed.action == "select-file":
         _select(settings, store, parsed)
     else:
-        _list(store, as_json=parsed.json)
+        _list(store, settings, as_json=parsed.json)
     return 0
 
 
@@ -97,7 +98,7 @@ def _show(store: ModelStore, model: str) -> None:
     print(msgspec.json.format(raw, indent=2).decode())
 
 
-def _list(store: ModelStore, *, as_json: bool) -> None:
+def _list(store: ModelStore, settings: Settings, *, as_json: bool) -> None:
     models = store.list()
     if as_json:
         options.print_json(models)
@@ -108,6 +109,8 @@ def _list(store: ModelStore, *, as_json: bool) -> None:
         size = options.human_bytes(model.size_bytes)
         kv = _kv_per_token(model)
         print(f"{model.id:<40} {size:>10}  {model.ctx_train:>7} tokens  {kv:>12}  {model.source}")
+    for name, model in read_aliases(settings.aliases).items():
+        print(f"{in_one_line(name):<40} stands for {in_one_line(model)}")
     for broken, why in store.broken():
         print(f"{broken}: {why}", file=sys.stderr)
 

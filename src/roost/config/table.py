@@ -46,6 +46,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("batch", 256, "tokens", "Prompt tokens per prefill step.", least=1, most=65_536),
     Setting("threads", 0, "threads", "Per runtime; 0 leaves it to the backend.", most=4096),
     Setting("default_model", "", "", "For requests that name none; empty is the only one served."),
+    Setting("aliases", (), "", "Other names of models, as gpt-4o=MODEL."),
     Setting("backend", "auto", "", "Which backend runs models."),
     Setting("llama_server", "", "", "A llama-server binary to use in place of the built-in one."),
     _bytes("body_max_bytes", 16_777_216, "Largest request body."),
@@ -275,6 +276,7 @@ class Settings(NamedTuple):
     batch: int
     threads: int
     default_model: str
+    aliases: tuple[str, ...]
     backend: str
     llama_server: str
     body_max_bytes: int

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost import __version__
+from roost.core.ids import ModelId
 from roost.core.snapshots import SessionsView
 from roost.dialects.openai_errors import model_not_found
 from roost.dialects.openai_models import model_body, models_body
@@ -30,8 +31,9 @@ _ABOUT = msgspec.json.encode(
 class Admin:
     """Endpoints that read the mind's snapshots and change nothing."""
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: Mind, aliases: dict[str, str]) -> None:
         self._mind = mind
+        self._aliases = aliases
         self._counted: dict[Instrument, int] = {}
 
     def add_to(self, routes: Routes) -> None:
@@ -112,8 +114,15 @@ class Admin:
         call.exchange.fail(model_not_found(call.rest))
 
     def _listed(self) -> list[ModelOffer]:
-        """What can be asked for at any address."""
-        return [offer for offer in self._mind.coordinator.models() if offer.serves == "all"]
+        """What can be asked for at any address, other names behind the models' own."""
+        served = [one for one in self._mind.coordinator.models() if one.serves == "all"]
+        known = {offer.model: offer for offer in served}
+        named = [
+            msgspec.structs.replace(known[ModelId(model)], model=ModelId(name))
+            for name, model in self._aliases.items()
+            if model in known
+        ]
+        return served + named
 
     def fleet(self, call: Call) -> None:
         """GET /roost/v1/fleet: every node, its models, runtimes and slots, and the queue."""

@@ -151,7 +151,7 @@ class Gateway:
 
     def _routes(self) -> Routes:
         routes = Routes(self._gate, self._settings.places)
-        Admin(self.mind).add_to(routes)
+        Admin(self.mind, self._settings.generation.aliases).add_to(routes)
         Operations(self.mind, self._reattach).add_to(routes)
         fleet = self._settings.fleet
         caps = Caps(fleet.max_decodes, fleet.max_decodes_per_node)

@@ -50,9 +50,13 @@ COMPLETIONS = Dialect("openai", "completions", "cmpl-", completion_stream, compl
 
 
 class GenerationSettings(msgspec.Struct, frozen=True):
-    """Bodies over `offload_bytes` are read in another process, so that nobody waits."""
+    """Bodies over `offload_bytes` are read in another process, so that nobody waits.
+
+    `aliases` are other names of models.
+    """
 
     default_model: str = ""
+    aliases: dict[str, str] = {}
     offload_bytes: int = 1024 * 1024
     strict: bool = False
     relay: RelaySettings = RelaySettings()
@@ -103,7 +107,8 @@ class Generation:
         body = call.exchange.take_body()
         default, strict = self._default_model(), self._settings.strict
         keyed = KEY_HEADER in call.exchange.fields
-        job = Job(dialect.api, body, call.tenant, default, strict, keyed)
+        aliases = self._settings.aliases
+        job = Job(dialect.api, body, call.tenant, default, strict, keyed, aliases)
         if len(body) > self._settings.offload_bytes:
             self._tasks.start(self._begin_elsewhere(call, dialect, job), "large body")
         else:

@@ -36,7 +36,7 @@ from roost.gateway.alarm import Alarm
 from roost.gateway.asked import Twins, twins
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.infer_outlet import InferOutlet
-from roost.gateway.parsing import fingerprint, measured
+from roost.gateway.parsing import fingerprint, measured, of_real_model
 from roost.gateway.relief import Relief
 from roost.gateway.speech import Speech
 
@@ -73,6 +73,7 @@ class InferSettings(msgspec.Struct, frozen=True):
     terminal_event: bool = True
     release_wait_s: float = 1.0
     compaction: CompactionSettings = CompactionSettings()
+    aliases: dict[str, str] = {}
 
 
 class Infer:
@@ -108,6 +109,8 @@ class Infer:
                 message = f"One turn has at most {self._settings.body_max_bytes} bytes."
                 raise fail("body_too_large", message, param="prompt")
             asked = read_infer(body, strict=self._settings.strict)
+            real = of_real_model(asked.request, self._settings.aliases)
+            asked = msgspec.structs.replace(asked, request=real)
             said = twins(asked.roost)
             terms, key, session = self._identified(call, asked, said)
             relay = self._relay(asked)

@@ -36,7 +36,8 @@ READERS: dict[Api, Reader] = {"chat": read_chat, "completions": read_completion}
 class Job(msgspec.Struct, frozen=True):
     """A body to be read. `default_model` is for requests that name none; "" if there is no such.
 
-    `keyed` asks for a fingerprint, for a request that is to run once.
+    `keyed` asks for a fingerprint, for a request that is to run once. `aliases` are other names of
+    models.
     """
 
     api: Api
@@ -45,6 +46,7 @@ class Job(msgspec.Struct, frozen=True):
     default_model: str
     strict: bool
     keyed: bool = False
+    aliases: dict[str, str] = {}
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -83,7 +85,7 @@ def parse(job: Job) -> Outcome:
     """Read a body; nothing is raised for what a client sent."""
     try:
         sent = READERS[job.api](job.body, strict=job.strict)
-        request = _with_model(sent.request, job.default_model)
+        request = _with_model(sent.request, job)
     except RoostError as error:
         return Unreadable(error.failure)
     return Parsed(
@@ -113,10 +115,16 @@ def fingerprint(api: str, body: bytes) -> bytes:
     return hashlib.blake2b(api.encode() + b"\0" + body, digest_size=32).digest()
 
 
-def _with_model(request: GenerateRequest, default: str) -> GenerateRequest:
+def of_real_model(request: GenerateRequest, aliases: dict[str, str]) -> GenerateRequest:
+    """Replace another name of a model by its own."""
+    real = aliases.get(request.model)
+    return request if real is None else msgspec.structs.replace(request, model=ModelId(real))
+
+
+def _with_model(request: GenerateRequest, job: Job) -> GenerateRequest:
     if request.model:
-        return request
-    if not default:
+        return of_real_model(request, job.aliases)
+    if not job.default_model:
         message = "Name a model; GET /v1/models lists what is served here."
         raise fail("bad_request", message, param="model")
-    return msgspec.structs.replace(request, model=ModelId(default))
+    return msgspec.structs.replace(request, model=ModelId(job.default_model))
