@@ -109,8 +109,8 @@ def _list(store: ModelStore, settings: Settings, *, as_json: bool) -> None:
         size = options.human_bytes(model.size_bytes)
         kv = _kv_per_token(model)
         print(f"{model.id:<40} {size:>10}  {model.ctx_train:>7} tokens  {kv:>12}  {model.source}")
-    for name, model in read_aliases(settings.aliases).items():
-        print(f"{in_one_line(name):<40} stands for {in_one_line(model)}")
+    for name, real in read_aliases(settings.aliases).items():
+        print(f"{in_one_line(name):<40} stands for {in_one_line(real)}")
     for broken, why in store.broken():
         print(f"{broken}: {why}", file=sys.stderr)
 
