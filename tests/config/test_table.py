@@ -7,7 +7,8 @@ import sys
 from typing import get_type_hints
 
 from roost.config.load import Machine, load
-from roost.config.table import TABLE, Settings
+from roost.config.settings import Settings
+from roost.config.table import TABLE
 
 
 def test_settings_have_the_rows_of_the_table_in_order() -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from roost.config.setting import Setting, Value
-from roost.config.table import BY_NAME, TABLE, Settings
+from roost.config.settings import Settings
+from roost.config.table import BY_NAME, TABLE
 
 if TYPE_CHECKING:
     from roost.errors import RoostError
