@@ -55,13 +55,15 @@ class TestGateway:
         """Serve the node until the link ends; its streams are lost then."""
         self.closed = await self._pump.run()
 
-    def ask(self, text: str, *, model: ModelId = MODEL, credit: int = 1000) -> int:
+    def ask(
+        self, text: str, *, model: ModelId = MODEL, credit: int = 1000, tenant: str = "t"
+    ) -> int:
         """Open a stream for this prompt."""
         self._last_stream += 1
         number = self._last_stream
         request = GenerateRequest(model, TextPrompt(text))
         self._pump.post(
-            Open(StreamId(number), RequestId(f"r{number}"), TenantId("t"), request, credit)
+            Open(StreamId(number), RequestId(f"r{number}"), TenantId(tenant), request, credit)
         )
         return number
 

@@ -166,7 +166,7 @@ def test_a_stream_that_ends_without_a_result_has_failed() -> None:
     node.closed(2, Failure("bad_request", "a number out of range"))
     assert reason_of(node.said(2)[0]) == "bad_request"
     assert [e for e in node.all if isinstance(e, Unload)] == []
-    assert node.serve(3) == SlotUse(0, reuse=True)
+    assert node.serve(3) == SlotUse(0, reuse=False)
 
 
 def test_a_slot_that_cannot_be_freed_costs_the_runtime_but_no_neighbour() -> None:

@@ -116,7 +116,7 @@ def test_what_is_being_brought_back_for_nobody_is_forgotten() -> None:
     (restore,) = (one for one in _saved(node, park) if isinstance(one, Restore))
     node.cancel(3)
     node.take(node.agent.on_forget(TenantId("a"), node.now))
-    node.take(node.agent.on_restored(FIRST, restore.session, True, node.now))
+    node.take(node.agent.on_restored(restore, True, node.now))
     assert Forget(FIRST, restore.session) in node.fresh()
     assert node.agent.status().runtimes[0].slots[0].tokens == 0
 

@@ -74,7 +74,7 @@ def parked(node: Node, effect: Park, saved: SavedState | None = None) -> list[Ef
 
 def restored(node: Node, effect: Restore, *, ok: bool = True) -> list[Effect]:
     """A slot was filled, or not."""
-    node.take(node.agent.on_restored(effect.runtime, effect.session, ok, node.now))
+    node.take(node.agent.on_restored(effect, ok, node.now))
     return node.fresh()
 
 

@@ -172,7 +172,7 @@ class World(RuleBasedStateMachine):
         if effect.use.reuse:
             assert slot.tenant == stream.tenant
         else:
-            assert slot.tenant != stream.tenant
+            assert slot.tenant != stream.tenant or not slot.tokens
         slot.stream, slot.tenant = stream, str(stream.tenant)
         assert stream.prepared is not None
         slot.tokens = stream.prepared.tokens
@@ -240,7 +240,8 @@ class World(RuleBasedStateMachine):
 
     def answer(self, session: SessionId, *, ok: bool, parking: bool) -> None:
         """Let a move end."""
-        slot = self.slots[(self.parking if parking else self.restoring).pop(session)]
+        number = (self.parking if parking else self.restoring).pop(session)
+        slot = self.slots[number]
         file = self.files.all[session]
         slot.moving = file.saving = file.restoring = False
         if parking:
@@ -252,7 +253,7 @@ class World(RuleBasedStateMachine):
         else:
             slot.tenant, slot.tokens = (file.tenant, file.tokens) if ok else ("", ())
             file.excused = True
-            self.perform(self.seating.on_restored(session, ok=ok, now=self.now))
+            self.perform(self.seating.on_restored(number, session, ok=ok, now=self.now))
         self.go_on()
 
     @precondition(lambda self: any(file.demoting for file in self.files.all.values()))

@@ -92,7 +92,18 @@ def test_what_is_taken_is_not_given_again() -> None:
     assert slots.statistics() == SlotStatistics(free=0, busy=1, cleaning=1)
     assert slots.take((1,), ANN) is None
     slots.free(0, ())
-    assert slots.take((2,), ANN) == SlotUse(0, reuse=True)
+    assert slots.take((2,), ANN) == SlotUse(0, reuse=False)
+
+
+def test_who_left_before_it_began_has_changed_nothing() -> None:
+    """What the tenant before had may lie there still, and nobody else is told of it."""
+    slots = Slots(1)
+    _used(slots, (1, 2, 3))
+    for _ in range(2):
+        assert slots.take((1, 2, 3), BOB) == SlotUse(0, reuse=False)
+        slots.stop(0)
+        slots.free(0, (), held=0)
+    assert slots.take((1, 2, 3), ANN) == SlotUse(0, reuse=False)
 
 
 def test_views_tell_what_slots_hold() -> None:
@@ -153,8 +164,8 @@ class AgainstModel(RuleBasedStateMachine):
         if use is None:
             return
         assert use.slot not in self.busy
-        owner = self.content.get(use.slot, (None, ()))[0]
-        assert use.reuse == (owner == tenant)
+        owner, known = self.content.get(use.slot, (None, ()))
+        assert use.reuse == (owner == tenant and known != ())
         empty = [n for n in range(3) if n not in self.busy and n not in self.content]
         assert use.reuse or not empty or use.slot in empty
         self.busy[use.slot] = tokens

@@ -17,7 +17,9 @@ LIFE, RUNTIME = "n/1", RuntimeId("m#1")
 
 def run(name: str, began_s: float, *, slot: int = 0, reuse: bool = False) -> Run:
     """A stream of a second on this node."""
-    return Run(RequestId(name), N, slot, began_s, began_s + 1.0, LIFE, RUNTIME, reuse)
+    return Run(
+        RequestId(name), N, slot, began_s, began_s + 1.0, LIFE, RUNTIME, reuse, ready_s=began_s
+    )
 
 
 def move(kind: str, began_s: float, *, slot: int = 0, ok: bool = True) -> Move:

@@ -118,6 +118,8 @@ def _session_settings(settings: Settings, places: Places) -> SessionSettings:
         disk_bytes=settings.sessions_disk_bytes,
         parked_max=settings.sessions_max,
         tokens_min=settings.sessions_tokens_min,
+        shared_tokens_min=settings.sessions_shared_tokens_min,
+        shared_wait_s=settings.sessions_shared_wait_s,
         idle_s=settings.sessions_idle_s,
     )
 

@@ -91,6 +91,8 @@ class Settings(NamedTuple):
     sessions_disk_bytes: int
     sessions_max: int
     sessions_tokens_min: int
+    sessions_shared_tokens_min: int
+    sessions_shared_wait_s: float
     sessions_idle_s: float
     sessions_move_timeout_s: float
     worker_api: str

@@ -35,7 +35,7 @@ from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
 from roost.node.boarding import no_model
 from roost.node.desk import Desk, Outgoing
-from roost.node.effects import Effect, StreamKey
+from roost.node.effects import Effect, Restore, StreamKey
 from roost.node.fence import Fences
 from roost.node.reporter import Reporter
 from roost.node.settings import AgentSettings
@@ -218,15 +218,14 @@ class Agent:
 
     def on_restored(
         self,
-        runtime: RuntimeId,
-        session: SessionId,
+        asked: Restore,
         ok: bool,  # noqa: FBT001 - a report
         now: float,
     ) -> list[Effect]:
         """A slot holds what had been put aside, or nothing: the file was not as it was written."""
-        floor = self._workshop.floors.get(runtime)
+        floor = self._workshop.floors.get(asked.runtime)
         if floor is not None:
-            effects = floor.seating.on_restored(session, ok=ok, now=now)
+            effects = floor.seating.on_restored(asked.slot, asked.session, ok=ok, now=now)
             self._workshop.seat(floor, effects, now)
         return self._finish_changed(now)
 
@@ -276,6 +275,7 @@ class Agent:
                 self._workshop.end(stream, TOO_LATE, now)
                 self._reporter.on_change()
         self._workshop.replace_stalled(now)
+        self._workshop.seat_patient(now)
         for effect in self._workshop.sessions.tidy(now):
             self._outgoing.add(effect)
         return self._finish(now)

@@ -77,11 +77,15 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Park(msgspec.Struct, frozen=True):
-    """Write what this idle slot holds to a file in memory; answered by `on_parked`."""
+    """Write what this idle slot holds to a file in memory; answered by `on_parked`.
+
+    `shared` says that the slot goes on with it, and that others are filled from the file.
+    """
 
     runtime: RuntimeId
     slot: int
     session: SessionId
+    shared: bool = False
 
 
 class Restore(msgspec.Struct, frozen=True):

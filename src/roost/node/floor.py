@@ -54,11 +54,35 @@ class Floor:
             self._moved_at = now
         return effects
 
+    def must_yield(self, stream: Stream, event: StreamEvent, now: float) -> bool:
+        """Whether a stream has to leave its slot with this event, so that others get a copy."""
+        if stream.phase != "running" or stream.ended or stream.is_again:
+            return False
+        if not _is_computed(event) or not self.seating.on_computed(stream):
+            return False
+        began_at = self._began_at.pop(stream.key, None)
+        if began_at is not None:
+            self.seating.worth.on_prefill(stream.computed, now - began_at)
+        assert stream.use is not None
+        self.slots.stop(stream.use.slot)
+        self._moved_at = now
+        stream.step_back()
+        return True
+
+    def on_yielded(self, stream: Stream, now: float) -> list[Effect]:
+        """It has left; copy its slot, then run it again."""
+        assert stream.use is not None
+        stream.move("closed")
+        self.slots.free(stream.use.slot, stream.kept, stream.held)
+        return self.seating.on_yielded(stream, now)
+
     def on_event(self, stream: Stream, event: StreamEvent, now: float) -> None:
         """A stream produced something: the runtime lives, and the slot's content grew."""
         assert stream.use is not None, "only who holds a slot produces anything"
         if isinstance(event, Started):
-            self._began_at[stream.key] = now
+            self.seating.sharing.on_started(stream, event.cached_tokens)
+            if not stream.is_again:
+                self._began_at[stream.key] = now
         self._learn(stream, event, now - self._moved_at)
         self._moved_at = now
         self._has_prefill = any(s.stage == "prefill" for s in self.streams.values())
@@ -90,7 +114,9 @@ class Floor:
         if use is None:
             # Its preparation has ended, and those that follow were waiting for it.
             self._moved_at = now
-        elif not is_stuck:
+            return
+        self.seating.on_closed(stream)
+        if not is_stuck:
             kept = stream.kept
             self.slots.free(use.slot, kept, stream.held if kept else 0)
 
@@ -137,3 +163,10 @@ class Floor:
             case Delta() if stream.generated > event.tokens and not self._has_prefill:
                 # Not the first of an answer: that one took the end of its prefill with it.
                 self._pace.on_decode(step_s)
+
+
+def _is_computed(event: StreamEvent) -> bool:
+    """Whether a prompt is in its slot, and the answer has not ended yet."""
+    return isinstance(event, Delta) or (
+        isinstance(event, PrefillProgress) and event.done >= event.total
+    )

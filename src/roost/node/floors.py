@@ -43,8 +43,12 @@ class Floors:
         return frozenset(floor.runtime for floor in self._floors.values() if floor.streams)
 
     def next_tick(self) -> float | None:
-        """When the next one counts as hung."""
-        times = (floor.stalls_at() for floor in self._floors.values())
+        """When the next one counts as hung, or somebody on one has waited for long enough."""
+        times = (
+            at
+            for floor in self._floors.values()
+            for at in (floor.stalls_at(), floor.seating.next_tick())
+        )
         return min((at for at in times if at is not None), default=None)
 
     def retire(self, floor: Floor) -> None:

@@ -314,8 +314,16 @@ async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
 
 async def _run(hands: Hands, effect: Run, job: Job) -> None:
     failure = await _failure_of(hands, "stream", _stream(hands, effect, job))
+    await hands.tell(partial(_closed, hands, effect, failure))
+
+
+def _closed(hands: Hands, effect: Run, failure: Failure | None, now: float) -> list[Effect]:
+    """A run counts as work until the agent hears of its end, so that it hears of that only once.
+
+    It may run the same stream again, and a second report would be taken for the end of that.
+    """
     del hands.jobs[effect.key]
-    await hands.tell(partial(hands.agent.on_closed, effect.key, failure))
+    return hands.agent.on_closed(effect.key, failure, now)
 
 
 async def _stream(hands: Hands, effect: Run, job: Job) -> None:
@@ -356,7 +364,7 @@ async def _restore(hands: Hands, effect: Restore) -> None:
         await hands.keeper.restore(_runtime(hands, effect.runtime), effect)
 
     ok = await _moved(hands, effect, work())
-    await hands.tell(partial(hands.agent.on_restored, effect.runtime, effect.session, ok))
+    await hands.tell(partial(hands.agent.on_restored, effect, ok))
 
 
 async def _demote(hands: Hands, effect: Demote) -> None:

@@ -25,6 +25,7 @@ from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import SessionsView
 from roost.node.effects import Demote, Effect, Forget, Park, Restore
+from roost.node.seeds import Seed, Seeds
 from roost.node.slots import Content, common_tokens
 
 Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving"]
@@ -35,6 +36,8 @@ UNHEARD_TOKENS = 1
 SPARE = 0.25
 """Share of the memory that is kept free as long as there is a disk."""
 TAKEABLE = ("ram", "moving", "disk")
+SEEDS = 0.5
+"""Share of the memory that beginnings which several prompts share may have."""
 
 
 class SessionSettings(msgspec.Struct, frozen=True):
@@ -43,7 +46,9 @@ class SessionSettings(msgspec.Struct, frozen=True):
     `ram_bytes` and `disk_bytes` in files of each kind, 0 bytes of memory for none at all, 0 bytes
     of disk for memory alone. `parked_max` sessions in all. Under `tokens_min` tokens nothing is
     worth a file. After `idle_s` without use a session is forgotten, and after a disk has failed it
-    is left alone for `disk_rest_s`.
+    is left alone for `disk_rest_s`. A beginning of `shared_tokens_min` tokens is computed once for
+    all who come with it, and who does not compute it waits for it for `shared_wait_s` at most, 0
+    for not at all.
     """
 
     ram_bytes: int = 1024 * 2**20
@@ -52,6 +57,8 @@ class SessionSettings(msgspec.Struct, frozen=True):
     tokens_min: int = 64
     idle_s: float = 3600.0
     disk_rest_s: float = 60.0
+    shared_tokens_min: int = 256
+    shared_wait_s: float = 30.0
 
 
 @dataclass(slots=True)
@@ -82,6 +89,7 @@ class Sessions:
 
     def __init__(self, settings: SessionSettings) -> None:
         self.settings = settings
+        self.seeds = Seeds(int(settings.ram_bytes * SEEDS))
         self._parked: dict[SessionId, Parked] = {}
         self._token_bytes: dict[RuntimeId, int] = {}
         self._born = 0
@@ -108,6 +116,7 @@ class Sessions:
     def on_gone(self, runtime: RuntimeId) -> None:
         """A runtime is gone, and its files with it: its KV means nothing to any other."""
         self._token_bytes.pop(runtime, None)
+        self.seeds.on_gone(runtime)
         for one in [one for one in self._parked.values() if one.runtime == runtime]:
             del self._parked[one.session]
 
@@ -115,12 +124,11 @@ class Sessions:
 
     def park(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
         """Put aside what a reserved slot holds; nothing where there is no room for it."""
-        need_bytes = (content.held + UNHEARD_TOKENS) * self._token_bytes[runtime]
+        need_bytes = self.need_bytes(runtime, content.held)
         effects = self._make_room(need_bytes)
         if self._ram_bytes() + need_bytes > self.settings.ram_bytes or self._is_full():
             return effects
-        self._born += 1
-        session = SessionId(self._born)
+        session = self._new()
         self._parked[session] = Parked(session, runtime, content, now, need_bytes)
         return [*effects, Park(runtime, content.slot, session)]
 
@@ -145,6 +153,34 @@ class Sessions:
         one = self._parked.get(session)
         return [] if one is None else self._forget(one, counts=False)
 
+    # Into a file that stays.
+
+    def can_seed(self, runtime: RuntimeId, tokens: int) -> bool:
+        """Whether so many tokens can be written once and read into other slots."""
+        fits = self.need_bytes(runtime, tokens) <= self.seeds.max_bytes
+        return fits and self.can_park(runtime)
+
+    def seed(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
+        """Copy what a reserved slot holds; nothing where there is no room for it."""
+        need_bytes = self.need_bytes(runtime, content.held)
+        effects = [*self.seeds.make_room(need_bytes), *self._make_room(need_bytes)]
+        has_room = self.seeds.size_bytes + need_bytes <= self.seeds.max_bytes
+        if not has_room or self._ram_bytes() + need_bytes > self.settings.ram_bytes:
+            return effects
+        seed = Seed(self._new(), runtime, content, now, need_bytes)
+        return [*effects, *self.seeds.add(seed)]
+
+    def on_seeded(self, session: SessionId, saved: SavedState | None) -> list[Effect]:
+        """A beginning has been written, or could not be."""
+        self.failures += saved is None
+        return [*self.seeds.on_saved(session, saved), *self._make_room(0)]
+
+    def on_sown(self, one: Seed, *, ok: bool) -> list[Effect]:
+        """A slot was filled from a seed, or its file was not as it was written."""
+        self.restores += ok
+        self.failures += not ok
+        return self.seeds.put_back(one, ok=ok)
+
     # From memory to disk.
 
     def tidy(self, now: float) -> list[Effect]:
@@ -153,7 +189,7 @@ class Sessions:
         Copying to disk takes longer than parking, and a request never waits for a disk: so it
         begins early, or sessions would be forgotten for want of room that is on its way.
         """
-        effects: list[Effect] = []
+        effects = self.seeds.tidy(now - self.settings.idle_s)
         for one in self:
             if one.place in AT_REST and now >= one.used_at + self.settings.idle_s:
                 effects += self._forget(one)
@@ -235,7 +271,7 @@ class Sessions:
 
     def forget(self, tenant: TenantId | None) -> list[Effect]:
         """Nobody comes back to what this tenant, or anybody, has; what moves is let go of then."""
-        effects: list[Effect] = []
+        effects = self.seeds.forget(tenant)
         for one in self:
             if tenant not in {None, one.tenant}:
                 continue
@@ -263,8 +299,9 @@ class Sessions:
 
     def next_tick(self) -> float | None:
         """When the next session will have been unused for too long."""
-        resting = (one.used_at for one in self._parked.values() if one.place in AT_REST)
-        oldest = min(resting, default=None)
+        resting = [one.used_at for one in self._parked.values() if one.place in AT_REST]
+        seeded = self.seeds.oldest_s()
+        oldest = min(resting if seeded is None else [*resting, seeded], default=None)
         return None if oldest is None else oldest + self.settings.idle_s
 
     def _make_room(self, need_bytes: int) -> list[Effect]:
@@ -311,8 +348,16 @@ class Sessions:
     def _is_full(self) -> bool:
         return len(self._parked) >= self.settings.parked_max
 
+    def _new(self) -> SessionId:
+        self._born += 1
+        return SessionId(self._born)
+
+    def need_bytes(self, runtime: RuntimeId, tokens: int) -> int:
+        """What a file of so many tokens takes, as far as is known before it is written."""
+        return (tokens + UNHEARD_TOKENS) * self._token_bytes.get(runtime, 0)
+
     def _ram_bytes(self) -> int:
-        return sum(one.ram_bytes for one in self._parked.values())
+        return self.seeds.size_bytes + sum(one.ram_bytes for one in self._parked.values())
 
     def _disk_bytes(self) -> int:
         return sum(one.disk_bytes for one in self._parked.values())

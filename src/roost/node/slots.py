@@ -28,7 +28,8 @@ from roost.core.snapshots import SlotView
 
 SlotState = Literal["free", "busy", "cleaning", "moving"]
 
-_TOKEN_BYTES = 8
+TOKEN_BYTES = 8
+"""Of one id in a packed sequence."""
 
 
 class SlotStatistics(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ class Content(msgspec.Struct, frozen=True):
     @property
     def known_tokens(self) -> int:
         """How many tokens are known by id."""
-        return len(self.known) // _TOKEN_BYTES
+        return len(self.known) // TOKEN_BYTES
 
 
 class _Slot:
@@ -99,16 +100,25 @@ class Slots:
         shared = common_tokens(slot.known, wanted) if slot.tenant == tenant else 0
         return _content(slot, shared)
 
+    def content(self, number: int) -> Content:
+        """What a slot holds."""
+        return _content(self._slots[number])
+
     def coldest(self) -> Content | None:
         """A free slot to lose: an empty one, or the least recently used."""
         free = [slot for slot in self._slots if slot.state == "free"]
         return _content(min(free, key=_age)) if free else None
 
     def seat(self, number: int, wanted: bytes, tenant: TenantId) -> SlotUse:
-        """Give a free or reserved slot to a stream with this prompt (see `pack`)."""
+        """Give a free or reserved slot to a stream with this prompt (see `pack`).
+
+        A slot changes its tenant once a stream of the new one is known to have put something there.
+        One that left before it began may have left all that the old one had, so where nothing is
+        known, nothing is reused.
+        """
         slot = self._slots[number]
         assert slot.state in ("free", "moving"), f"slot {number} is {slot.state}"
-        reuse = slot.tenant == tenant
+        reuse = slot.tenant == tenant and bool(slot.known)
         self._uses += 1
         slot.state, slot.tenant, slot.used = "busy", tenant, self._uses
         slot.known = wanted if reuse else b""
@@ -190,7 +200,7 @@ def _warmest(free: list[_Slot], wanted: bytes, tenant: TenantId) -> _Slot | None
             continue
         shared = common_tokens(slot.known, wanted)
         rank = (shared, slot.used)
-        if shared and 2 * shared >= len(slot.known) // _TOKEN_BYTES and rank > best_rank:
+        if shared and 2 * shared >= len(slot.known) // TOKEN_BYTES and rank > best_rank:
             best, best_rank = slot, rank
     return best
 
@@ -211,12 +221,12 @@ def common_tokens(one: bytes, other: bytes) -> int:
     Comparing slices runs at memory speed: 4096 tokens take 5 µs where a loop over them takes 100.
     Equal halves are skipped, so the slices shrink with every step.
     """
-    low, high = 0, min(len(one), len(other)) // _TOKEN_BYTES
-    if one[: high * _TOKEN_BYTES] == other[: high * _TOKEN_BYTES]:
+    low, high = 0, min(len(one), len(other)) // TOKEN_BYTES
+    if one[: high * TOKEN_BYTES] == other[: high * TOKEN_BYTES]:
         return high
     while high - low > 1:
         middle = (low + high) // 2
-        start, end = low * _TOKEN_BYTES, middle * _TOKEN_BYTES
+        start, end = low * TOKEN_BYTES, middle * TOKEN_BYTES
         if one[start:end] == other[start:end]:
             low = middle
         else:

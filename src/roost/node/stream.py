@@ -2,12 +2,14 @@
 
     loading ─▶ preparing ─▶ seating ─▶ running ─▶ flushing ─▶ gone
       │ ▲          │            │          │          │
+      │ │          │            ╰◀─ yielding ◀─╯      │
       │ │          ╰──▶ leaving ◀──────────╯          │
       │ ╰── returning, seating: the runtime goes away │
       ╰───────────────╴quit╶────────────────────────▶ gone
 
 `loading` waits for the runtime, `preparing` for the shell to render and tokenise, `seating` for a
-slot; `running` holds a slot; `leaving` was told to stop and has not been acknowledged; `returning`
+slot; `running` holds a slot; `yielding` lets others have a copy of its prompt's KV before it says
+anything, and runs again; `leaving` was told to stop and has not been acknowledged; `returning`
 was too, and then waits for the next runtime, since nothing of it had started on this one;
 `flushing` holds nothing but events that its gateway has not granted credit for. Steps that come too
 late for the phase a stream is in are missing from the table and change nothing.
@@ -16,6 +18,8 @@ late for the phase a stream is in are missing from the table and change nothing.
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from roost.backends.base import Prepared, SlotUse
 from roost.core.events import (
@@ -35,7 +39,15 @@ from roost.node.outbox import Outbox, Outflow
 from roost.wire.messages import Open, Refused, Released
 
 Phase: TypeAlias = Literal[
-    "loading", "preparing", "returning", "seating", "running", "leaving", "flushing", "gone"
+    "loading",
+    "preparing",
+    "returning",
+    "seating",
+    "running",
+    "yielding",
+    "leaving",
+    "flushing",
+    "gone",
 ]
 Step: TypeAlias = Literal[
     "loaded",
@@ -44,6 +56,7 @@ Step: TypeAlias = Literal[
     "orphaned",
     "recalled",
     "seated",
+    "yielded",
     "quit",
     "closed",
     "flushed",
@@ -65,6 +78,9 @@ MOVES: dict[tuple[Phase, Step], Phase] = {
     ("seating", "quit"): "gone",
     ("running", "closed"): "flushing",
     ("running", "quit"): "leaving",
+    ("running", "yielded"): "yielding",
+    ("yielding", "closed"): "seating",
+    ("yielding", "quit"): "leaving",
     ("leaving", "closed"): "flushing",
     ("leaving", "quit"): "leaving",
     ("flushing", "flushed"): "gone",
@@ -96,9 +112,13 @@ class Stream:
         self.failed = False
         # Put back once already: a request that two runtimes do not survive is not given a third.
         self.was_recalled = False
+        # It runs a second time on a slot that holds its prompt already; see `step_back`.
+        self.is_again = False
         self._cancelled_at: float | None = None
         self._prefilled = 0
         self._generated = 0
+        # Tokens generated while it yielded, of which nobody is told.
+        self._unsaid = 0
         self._started: Started | None = None
 
     @property
@@ -115,6 +135,11 @@ class Stream:
     def is_working(self) -> bool:
         """Whether its runtime owes it events."""
         return self.phase == "running" and not self.ended
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a runtime has begun to work on it, even if it waits for its slot again."""
+        return self._started is not None
 
     def is_overdue(self, now: float) -> bool:
         """Whether its deadline has passed before its outcome was settled."""
@@ -139,7 +164,7 @@ class Stream:
     @property
     def held(self) -> int:
         """Tokens of KV its slot holds, as far as reports tell."""
-        return self._prefilled + self._generated
+        return self._prefilled + self._generated + self._unsaid
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -168,11 +193,29 @@ class Stream:
         assert moved, f"seated while {self.phase}"
         self.use = use
         self.stage = "prefill"
+        self.is_again = self._started is not None
+
+    def step_back(self) -> None:
+        """Its prompt is computed, and others wait for a copy of that: it is told to leave."""
+        moved = self.move("yielded")
+        assert moved, f"yielded while {self.phase}"
+        assert self.prepared is not None
+        self._prefilled = len(self.prepared.tokens)
+
+    def close(self) -> None:
+        """The backend's block has been left, and it does not go back there."""
+        if self.phase == "yielding":
+            self.move("quit")
+        self.move("closed")
 
     def on_event(self, event: StreamEvent) -> Outflow:
         """The backend produced this; what to send. Nothing once the outcome is settled."""
+        if self.phase == "yielding" and isinstance(event, Delta):
+            self._unsaid += event.tokens
         if not self.is_working:
             return Outflow()
+        if self.is_again:
+            return self._on_event_again(event)
         self._follow(event)
         return self.outbox.on_event(event)
 
@@ -205,6 +248,22 @@ class Stream:
             return Usage(completion_tokens=self._generated)
         prompt, cached = self._started.prompt_tokens, self._started.cached_tokens
         return Usage(prompt, cached, self._generated)
+
+    def _on_event_again(self, event: StreamEvent) -> Outflow:
+        """Of a second run its prompt is no news: it was this stream that computed it."""
+        assert self._started is not None
+        match event:
+            case Started():
+                self._unsaid = 0
+                return Outflow()
+            case PrefillProgress():
+                return Outflow()
+            case Finished(usage=usage) | Failed(usage=usage):
+                cached = self._started.cached_tokens
+                usage = msgspec.structs.replace(usage, cached_tokens=cached)
+                event = msgspec.structs.replace(event, usage=usage)
+        self._follow(event)
+        return self.outbox.on_event(event)
 
     def _follow(self, event: StreamEvent) -> None:
         match event:

@@ -160,7 +160,7 @@ class Workshop:
         if floor is None:
             return
         for stream in list(floor.streams.values()):
-            if stream.phase in ("preparing", "seating"):
+            if stream.phase in ("preparing", "seating") and not stream.has_begun:
                 self._recall(floor, stream, DIED, now)
             elif stream.phase != "returning":
                 self.end(stream, DIED, now)
@@ -203,13 +203,16 @@ class Workshop:
 
     def on_event(self, stream: Stream, event: StreamEvent, now: float) -> None:
         """The backend's stream produced this."""
-        if stream.phase not in ("running", "leaving"):
+        if stream.phase not in ("running", "yielding", "leaving"):
             return
-        if isinstance(event, Failed) and not stream.has_spoken:
+        floor = self.floors.get(stream.runtime)
+        if floor is not None and floor.must_yield(stream, event, now):
+            self._outgoing.add(Stop(stream.key))
+            return
+        if isinstance(event, Failed) and (stream.phase == "yielding" or not stream.has_spoken):
             self._desk.say_end(stream, event.failure)
         else:
             self._desk.flow(stream, stream.on_event(event))
-        floor = self.floors.get(stream.runtime)
         if floor is None:
             return
         floor.on_event(stream, event, now)
@@ -227,11 +230,17 @@ class Workshop:
             stream.move("closed")
             self._put_back(stream, now, is_dead=False)
             return
-        if stream.phase not in ("running", "leaving"):
+        floor = self.floors.get(stream.runtime)
+        is_yielding = stream.phase == "yielding" and not stream.ended
+        if is_yielding and failure is None and floor is not None:
+            self.seat(floor, floor.on_yielded(stream, now), now)
             return
-        is_stuck = failure is not None and stream.ended and stream.use is not None
+        if stream.phase not in ("running", "yielding", "leaving"):
+            return
+        was_left = stream.ended or is_yielding
+        is_stuck = failure is not None and was_left and stream.use is not None
         self._desk.say_end(stream, failure or CUT_SHORT)
-        stream.move("closed")
+        stream.close()
         is_dead = failure is not None and _is_death(failure)
         self._leave(stream, now, is_stuck=is_stuck, is_dead=is_dead)
 
@@ -289,6 +298,13 @@ class Workshop:
         for residence in self._residency.residences():
             if residence.model not in self.offers and not residence.waiting:
                 self._residency.drop(residence.model)
+
+    def seat_patient(self, now: float) -> None:
+        """Seat those who have waited for another one's prompt for long enough."""
+        for floor in self.floors:
+            due = floor.seating.next_tick()
+            if due is not None and now >= due:
+                self.seat(floor, [], now)
 
     def replace_stalled(self, now: float) -> None:
         """End every runtime that owes something and has produced nothing for too long."""
@@ -374,7 +390,7 @@ class Workshop:
         self._residency.retire(floor.runtime)
         floor.is_retiring = True
         for stream in list(floor.streams.values()):
-            if stream.phase in ("preparing", "seating"):
+            if stream.phase in ("preparing", "seating") and not stream.has_begun:
                 self._recall(floor, stream, REPLACED, now)
         self.floors.unload_if_idle(floor)
 

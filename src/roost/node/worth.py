@@ -34,6 +34,10 @@ class Worth:
             slower = before is not None and now > before
             self._byte_s = _learned(before, now, SLOWER if slower else MEMORY)
 
+    def compute_s(self, tokens: int) -> float | None:
+        """How long so many tokens take to compute."""
+        return None if self._token_s is None else tokens * self._token_s
+
     def is_worth(self, tokens: int, moved_bytes: int) -> bool:
         """Whether so many tokens take longer to compute than so many bytes to move."""
         if self._token_s is None or self._byte_s is None:

@@ -59,6 +59,8 @@ class Files:
             disk_bytes_max=limits.disk_bytes,
             files_max=limits.parked_max,
             tokens_min=limits.tokens_min,
+            shared_tokens_min=limits.shared_tokens_min,
+            shared_wait_s=limits.shared_wait_s,
         )
         history.aside.append(self.kept)
 
@@ -95,7 +97,7 @@ class Files:
         return _size_bytes(self._ram), _size_bytes(self._disk)
 
     def _park(self, effect: Park) -> None:
-        move = self._move("park", effect)
+        move = self._move("copy" if effect.shared else "park", effect)
         engine = self.engines.get(effect.runtime)
         tokens = engine.content(effect.slot) if engine is not None else ()
 
@@ -121,7 +123,7 @@ class Files:
             if engine is not None and engine.alive:
                 engine.fill(effect.slot, tokens if good else ())
             now = self._world.now
-            self.perform(self._agent.on_restored(effect.runtime, effect.session, good, now))
+            self.perform(self._agent.on_restored(effect, good, now))
 
         self._after(engine, len(tokens), move, done)
 

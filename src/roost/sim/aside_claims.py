@@ -25,9 +25,9 @@ def idle_slots_are_moved(history: History) -> Iterator[str]:
 
 def one_place_each(history: History) -> Iterator[str]:
     """A session is brought back once, after it was put aside, and its file is gone after that."""
-    for (life, session), moves in _by_session(history).items():
+    for (life, session), moves in by_session(history).items():
         over = False
-        for index, move in enumerate(moves):
+        for index, move in enumerate(moves if moves[0].kind != "copy" else ()):
             if (index == 0) != (move.kind == "park"):
                 yield f"{life} session {session}: {move.kind} is move {index + 1} of it"
             if over and move.kind == "restore":
@@ -40,7 +40,8 @@ def one_place_each(history: History) -> Iterator[str]:
                 yield f"{life} session {session} is in a slot again, and its file is kept"
 
 
-def _by_session(history: History) -> dict[tuple[str, SessionId], list[Move]]:
+def by_session(history: History) -> dict[tuple[str, SessionId], list[Move]]:
+    """What was done with each session of each life, in order."""
     found: defaultdict[tuple[str, SessionId], list[Move]] = defaultdict(list)
     for move in history.moves:
         found[move.life, move.session].append(move)
@@ -66,10 +67,15 @@ def kept_as_told(history: History) -> Iterator[str]:
 def own_conversations_come_back(history: History) -> Iterator[str]:
     """What is brought back into a slot runs for the tenant whose it was."""
     runs = sorted(history.runs, key=lambda run: run.began_s)
-    for moves in _by_session(history).values():
+    for moves in by_session(history).values():
         park = moves[0]
         for move in moves:
-            if park.kind != "park" or move.kind != "restore" or not move.ok or not move.ended_s:
+            if (
+                park.kind not in {"park", "copy"}
+                or move.kind != "restore"
+                or not move.ok
+                or not move.ended_s
+            ):
                 continue
             whose = _tenant(history, _last_before(runs, park))
             user = next((run for run in runs if _same_slot(run, move, move.ended_s)), None)
@@ -107,8 +113,22 @@ def context_survives(history: History) -> Iterator[str]:
             continue
         if before.opened[0].node == trace.opened[0].node:
             cached, held = trace.cached_tokens or 0, before.held_tokens
-            if cached < held and held >= 2 * history.aside[0].tokens_min:
+            lost = cached < held and held >= 2 * history.aside[0].tokens_min
+            if lost and not _is_being_written(history, before, trace):
                 yield f"{trace.request} found {cached} of {held} tokens of the turn before"
+
+
+def _is_being_written(history: History, before: Trace, trace: Trace) -> bool:
+    """Whether what the turn before left was on its way into a file when the next one came."""
+    runs = {run.request: run for run in history.runs}
+    left, next_ = runs[before.request], runs[trace.request]
+    return any(
+        move.kind == "park"
+        and (move.life, move.runtime, move.slot) == (left.life, left.runtime, left.slot)
+        and move.began_s <= next_.began_s
+        and (move.ended_s or history.ended_s) >= next_.ready_s
+        for move in history.moves
+    )
 
 
 def _both_whole(before: Trace, trace: Trace) -> bool:
@@ -119,7 +139,7 @@ def _both_whole(before: Trace, trace: Trace) -> bool:
 def _all_well(history: History) -> bool:
     """Whether no move failed and nothing was forgotten for want of room."""
     failed = any(move.kind != "forget" and not move.ok for move in history.moves)
-    ends = [{move.kind for move in moves} for moves in _by_session(history).values()]
+    ends = [{move.kind for move in moves} for moves in by_session(history).values()]
     return not failed and not any(kinds == {"park", "forget"} for kinds in ends)
 
 

@@ -81,7 +81,9 @@ class _Waiting(Seating):
         return self._sessions.on_parked(session, saved, now)
 
 
-class _Odd(Agent):
+class Odd(Agent):
+    """An agent with other sessions, or other seating, than production has."""
+
     sessions: type[Sessions] = Sessions
     seating: type[Seating] = Seating
 
@@ -91,43 +93,43 @@ class _Odd(Agent):
         self._workshop.seating = self.seating
 
 
-class GivesToAnybody(_Odd):
+class GivesToAnybody(Odd):
     """What was put aside is brought back for whoever asks next."""
 
     sessions = _ForAnybody
 
 
-class KeepsWhatIsBack(_Odd):
+class KeepsWhatIsBack(Odd):
     """A session that is in a slot again stays in its file as well."""
 
     sessions = _Twice
 
 
-class KeepsWithoutLimit(_Odd):
+class KeepsWithoutLimit(Odd):
     """Nothing is ever forgotten for want of room."""
 
     sessions = _Boundless
 
 
-class ForgetsFilesInMemory(_Odd):
+class ForgetsFilesInMemory(Odd):
     """What is on disk is not removed from memory."""
 
     sessions = _Miscounting
 
 
-class NeverBringsBack(_Odd):
+class NeverBringsBack(Odd):
     """Conversations are put aside and stay there."""
 
     sessions = _Never
 
 
-class RunsWhileItMoves(_Odd):
+class RunsWhileItMoves(Odd):
     """A stream runs on its slot while that is still written or read."""
 
     seating = _Hasty
 
 
-class LosesWhoWaits(_Odd):
+class LosesWhoWaits(Odd):
     """A stream whose slot has been written is never seated."""
 
     seating = _Waiting

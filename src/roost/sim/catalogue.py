@@ -16,6 +16,7 @@ from roost.sim import (
     losses,
     mutants,
     room_defects,
+    share_defects,
     short_defects,
     talk_defects,
 )
@@ -206,6 +207,7 @@ _CASES: tuple[Case, ...] = (
     *home_defects.CASES,
     *leave_defects.CASES,
     *room_defects.CASES,
+    *share_defects.CASES,
     *short_defects.CASES,
 )
 
@@ -225,6 +227,7 @@ SEEDS = {
     "compacted without the lock": 10,
     "failed summaries fatal": 3,
     "answers not counted": 4,
+    "copies removed too soon": 2,
 }
 """Seeds of those that the first one does not show."""
 CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in _CASES)

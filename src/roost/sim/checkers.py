@@ -20,6 +20,7 @@ from roost.sim import (
     leave_claims,
     loss_claims,
     room_claims,
+    share_claims,
     short_claims,
     talk_claims,
 )
@@ -398,4 +399,5 @@ CHECKERS = (
     *(Checker(*claim) for claim in (*loss_claims.CLAIMS, *leave_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*aside_claims.CLAIMS, *home_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*room_claims.CLAIMS, *short_claims.CLAIMS)),
+    *(Checker(*claim) for claim in share_claims.CLAIMS),
 )

@@ -174,8 +174,10 @@ class Engine(Process):
         self.after(self.costs.stop_s, lambda: self._close(stream))
 
     def _close(self, stream: _Stream) -> None:
-        if self.streams.pop(stream.key, None) is None:
+        # By the same name it may run again already.
+        if self.streams.get(stream.key) is not stream:
             return
+        del self.streams[stream.key]
         tokens = stream.prepared.tokens[: stream.prefilled]
         said = tuple(crc32(piece.split()[0].encode()) for piece in stream.pieces[: stream.said])
         if said:

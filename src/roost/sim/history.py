@@ -174,7 +174,11 @@ class Repeat:
 
 @dataclass(slots=True)
 class Run:
-    """One stream on an engine, from its slot to the slot's return."""
+    """One stream on an engine, from its slot to the slot's return.
+
+    Its `prompt` was ready for a slot at `ready_s`; `cached` tokens of it were found there, and it
+    was computed whole at `computed_s`.
+    """
 
     request: RequestId
     node: NodeId
@@ -184,11 +188,15 @@ class Run:
     life: str = ""
     runtime: str = ""
     reuse: bool = False
+    prompt: tuple[int, ...] = ()
+    ready_s: float = 0.0
+    cached: int = 0
+    computed_s: float | None = None
 
 
 @dataclass(slots=True)
 class Move:
-    """A slot's content written (`park`), read (`restore`), or the files of a session removed.
+    """A slot's content written (`park`, `copy`), read (`restore`), or a session's files removed.
 
     `life` is one life of a node's process; `slot` is -1 for what touches none.
     """
@@ -219,6 +227,8 @@ class Kept:
     disk_bytes_max: int = 0
     files_max: int = 0
     tokens_min: int = 0
+    shared_tokens_min: int = 0
+    shared_wait_s: float = 0.0
     told: tuple[int, int] | None = None
     at_rest: tuple[int, int] | None = None
 

@@ -390,6 +390,7 @@ class Worker:
             self._perform(self.agent.on_prepare_failed(effect.key, TOO_LONG, now))
         else:
             prepared = Prepared(effect.request, tokens, limit)
+            self._runs.ready(effect.key)
             self._perform(self.agent.on_prepared(effect.key, prepared, now))
 
     def _run(self, effect: Run) -> None:
@@ -415,6 +416,7 @@ class Worker:
         return self.engines.get(runtime) if runtime is not None else None
 
     def _emitted(self, key: StreamKey, event: StreamEvent) -> None:
+        self._runs.heard(key, event)
         self.process.do(lambda: self._perform(self.agent.on_event(key, event, self._world.now)))
 
     def _engine_closed(self, key: StreamKey, failure: Failure | None) -> None:

@@ -1,0 +1,116 @@
+"""Sharing through the node's shell, with the scripted backend: counts, which cannot be mistaken."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from roost.backends.base import Runtime, StartSettings
+from roost.backends.scripted import Script, ScriptedBackend
+from roost.core.events import Finished, Started
+from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
+from roost.node.agent import Agent
+from roost.node.keeping import KeepSettings
+from roost.node.loop import LoopSettings, NodeLoop
+from roost.node.sessions import SessionSettings
+from roost.node.settings import AgentSettings
+from roost.observe import logs
+from roost.wire.memory import memory_pair
+from roost.wire.messages import VERSION, Hello
+from tests.conftest import Eventually
+from tests.node.gateway import TestGateway
+from tests.node.kit import MODEL, offer
+
+SLOTS = 8
+BEGINNING = "You are one of eight. " * 52
+PREFILL_MS = 0.3
+"""Per token: the first is not through with its prompt before all others have come."""
+
+
+class Rig:
+    """A node with one runtime of eight slots, and a gateway that asks it."""
+
+    def __init__(self, group: asyncio.TaskGroup, memory: Path | None) -> None:
+        self.memory = memory
+        settings = AgentSettings("scripted", sessions=SessionSettings())
+        self.agent = Agent(settings, [offer(MODEL, SLOTS)])
+        hello = Hello(VERSION, NodeId("node-1"), "n", "i", "roost")
+        loop = LoopSettings(stop_grace_s=0.1, keep=KeepSettings())
+        self.node = NodeLoop(self.agent, self.launch, hello, loop, time.monotonic, logs.get())
+        near, far = memory_pair()
+        self.gateway = TestGateway(far)
+        group.create_task(self.node.run())
+        group.create_task(self.node.serve_link(near))
+        group.create_task(self.gateway.run())
+
+    async def launch(
+        self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
+    ) -> Runtime:
+        """Start the scripted backend, which can copy slots where it has a folder for that."""
+        key = RuntimeKey("scripted", model, "sha256:0", RuntimeOptions(2048, SLOTS))
+        start = StartSettings("", "", state_folder=str(self.memory) if self.memory else "")
+        manifest = Manifest(model, "", 0, "sha256:0", format="scripted")
+        backend = ScriptedBackend(Script(pieces=("ok",), prefill_ms_per_token=PREFILL_MS))
+        return await backend.start(key, manifest, start, on_progress)
+
+    async def answers(self, eventually: Eventually, *asked: int) -> list[Started]:
+        """Wait for these answers; tell how each began."""
+        await eventually(lambda: self.gateway.all_released(*asked), what="all are answered")
+        began = []
+        for stream in asked:
+            events = self.gateway.events[stream]
+            first, last = events[0], events[-1]
+            assert isinstance(first, Started)
+            assert isinstance(last, Finished), last
+            assert last.usage.cached_tokens == first.cached_tokens
+            assert sum(isinstance(event, Started) for event in events) == 1
+            assert self.gateway.text(stream) == "ok"
+            began.append(first)
+        return began
+
+
+@asynccontextmanager
+async def rig(memory: Path | None) -> AsyncIterator[Rig]:
+    """Run a node whose model is loaded."""
+    async with asyncio.TaskGroup() as group:
+        made = Rig(group, memory)
+        await made.gateway.is_up.wait()
+        yield made
+        await made.node.stop(0.0)
+
+
+@pytest.mark.parametrize("copies", [True, False])
+async def test_eight_at_once_compute_their_beginning_once(
+    tmp_path: Path, eventually: Eventually, copies: bool
+) -> None:
+    """With copies of slots, and without by taking turns on one: 1.1 times its tokens in all."""
+    async with rig(tmp_path / "memory" if copies else None) as one:
+        asked = [one.gateway.ask(f"{BEGINNING}{number}") for number in range(SLOTS)]
+        began = await one.answers(eventually, *asked)
+        computed = sum(started.prompt_tokens - started.cached_tokens for started in began)
+        assert computed <= 1.1 * len(BEGINNING)
+        view = one.agent.status().sessions
+        assert view.restores == (SLOTS - 1 if copies else 0)
+        assert view.failures == 0
+
+
+async def test_nobody_is_told_what_another_tenant_has_computed(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """The very same prompt, beside it and afterwards, on any slot: nothing of it was cached."""
+    async with rig(tmp_path / "memory") as one:
+        mine = [one.gateway.ask(BEGINNING + end, tenant="mine") for end in "abcdefg"]
+        beside = one.gateway.ask(BEGINNING + "a", tenant="spy")
+        began = await one.answers(eventually, *mine, beside)
+        assert sum(started.cached_tokens > 0 for started in began[:-1]) == len(mine) - 1
+        assert began[-1].cached_tokens == 0
+        spies = [f"spy {number}" for number in range(SLOTS)]
+        after = [one.gateway.ask(BEGINNING + "a", tenant=spy) for spy in spies]
+        began = await one.answers(eventually, *after)
+        assert [started.cached_tokens for started in began] == [0] * SLOTS
