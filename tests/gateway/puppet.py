@@ -22,6 +22,7 @@ from roost.wire.messages import (
     Hello,
     Open,
     Phase,
+    Pull,
     Refused,
     Released,
     Status,
@@ -67,6 +68,7 @@ class Puppet:
         self.cancelled: list[StreamId] = []
         self.wanted: list[ModelId] = []
         self.vacant: list[bool] = []
+        self.pulls: list[Pull] = []
         self.on_open: Callable[[Open], None] | None = None
         self._pump.start_with(end.start())
 
@@ -127,6 +129,8 @@ class Puppet:
                 self.cancelled.append(message.stream)
             case Want():
                 self.wanted.append(message.model)
+            case Pull():
+                self.pulls.append(message)
             case Vacate():
                 self.vacant.append(message.vacant)
             case _:

@@ -29,14 +29,16 @@ class _Refusal(msgspec.Struct):
     error: _Told
 
 
-def ask(settings: Settings, path: str, method: str = "GET") -> dict[str, object]:
-    """Ask for a path of the gateway and decode its JSON.
+def ask(
+    settings: Settings, path: str, method: str = "GET", sent: bytes | None = None
+) -> dict[str, object]:
+    """Ask for a path of the gateway, with JSON to send or without, and decode its own.
 
     Raises `not_found` where none runs here, `bad_request` for an address that is none,
     `unauthorized` for a key it does not accept and `upstream_error` for everything else.
     """
     url = located(settings)
-    status, body = _fetch(url, path, method, settings.api_key)
+    status, body = _fetch(url, path, method, settings.api_key, sent)
     reason = REASONS.get(status, "upstream_error")
     if status < 300:
         try:
@@ -99,11 +101,12 @@ def _running(settings: Settings) -> str:
     return instance.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
-def _fetch(url: str, path: str, method: str, key: str) -> tuple[int, bytes]:
+def _fetch(url: str, path: str, method: str, key: str, sent: bytes | None) -> tuple[int, bytes]:
     made, root = opened(url, TIMEOUT_S)
     with closing(made) as connection:
         try:
-            connection.request(method, root + path, headers=bearer(key))
+            kind = {} if sent is None else {"Content-Type": "application/json"}
+            connection.request(method, root + path, sent, headers={**bearer(key), **kind})
             reply = connection.getresponse()
             return reply.status, reply.read()
         except (OSError, HTTPException) as error:

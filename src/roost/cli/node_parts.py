@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,13 +20,15 @@ from roost.node.keeping import KeepSettings
 from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.pace import PaceSettings
+from roost.node.pulls import Puller
 from roost.node.sessions import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.node.shelf import Shelf, ShelfSettings
 from roost.observe import logs
+from roost.store.sources import FileSource, parse_source
 from roost.store.states import free_bytes
 from roost.wire.heartbeat import LinkSettings
-from roost.wire.messages import VERSION, Hello
+from roost.wire.messages import VERSION, Hello, Pull
 from roost.wire.pump import PumpSettings
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from roost.cli.stores import Stores
     from roost.config import Settings
     from roost.core.ids import NodeId
+    from roost.store.pull import Watch
 
 NODE_SETTINGS = (
     "slots",
@@ -49,6 +53,7 @@ NODE_SETTINGS = (
     "llama_server",
     "runtime.",
     "models.",
+    "hub.",
     "render.",
     "sessions.",
 )
@@ -84,7 +89,20 @@ def open_node(
     limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     loop.check_with(shelf.check)
+    if settings.models_pulls == "allow":
+        loop.pull_with(Puller(partial(_fetched, settings, stores), logs.get()))
     return Parts(loop, shelf)
+
+
+def _fetched(settings: Settings, stores: Stores, asked: Pull, watch: Watch) -> str:
+    """Install what an operator of a gateway asks for; never a path of this machine."""
+    from roost.cli.pull import pull_settings
+    from roost.store.pull import Request, pull
+
+    if isinstance(parse_source(asked.source), FileSource):
+        raise fail("bad_request", "Files of this machine are installed on it.")
+    request = Request(asked.source, asked.file, accepted=asked.accepted)
+    return pull(stores.models, request, pull_settings(settings), watch).manifest.id
 
 
 def check_backend(settings: Settings) -> None:

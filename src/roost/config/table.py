@@ -105,6 +105,7 @@ TABLE: tuple[Setting, ...] = (
     _seconds("runtime.room_wait_s", 30, "How long a model waits for room before it is refused.", 0),
     _seconds("runtime.stall_s", 30, "Silence that is a hang, until its pace is known."),
     _seconds("runtime.stall_floor_s", 5, "Least silence that is a hang, however quick it is."),
+    _choice("models.pulls", "allow refuse", "Whether operators may have a node fetch models."),
     _seconds("models.poll_s", 2, "Between looks for models that came or went."),
     _seconds("render.timeout_s", 2, "For rendering one chat template."),
     _bytes("render.output_max_bytes", 16_777_216, "Largest rendered prompt."),

@@ -61,6 +61,9 @@ class LoadView(msgspec.Struct, frozen=True):
     in_s: float | None = None
 
 
+PullStage = Literal["waiting", "asking", "downloading", "unpacking", "checking", "done", "failed"]
+
+
 class SessionsView(msgspec.Struct, frozen=True):
     """Conversations whose KV a node has put aside: in memory, on disk, and the bytes of both.
 
@@ -78,6 +81,27 @@ class SessionsView(msgspec.Struct, frozen=True):
     failures: int = 0
     forgotten: int = 0
     moving_s: float = 0.0
+
+
+class PullView(msgspec.Struct, frozen=True):
+    """A model that a node fetches because its gateway's operators want it, or has fetched.
+
+    `job` is the name that the gateway gave it. `done_bytes` and `total_bytes` are of its `stage`,
+    None where nobody knows. `model` is what came of it, `failure` why nothing did, in words.
+    """
+
+    job: str
+    source: str
+    stage: PullStage
+    done_bytes: int = 0
+    total_bytes: int | None = None
+    model: str = ""
+    failure: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.stage in ("done", "failed")
 
 
 class ModelOffer(msgspec.Struct, frozen=True):
@@ -114,6 +138,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     that neither counts room nor understands `Want`. `max_runtimes` and `max_runtime_bytes` are its
     limits, 0 for none. `sessions` is what it has put aside. `vacant` says that it keeps nothing
     idle, because every gateway has asked for that; None from a node that does not understand it.
+    `pulls` are models that it fetches or has fetched for operators; None from one that does not.
     """
 
     models: tuple[ModelOffer, ...]
@@ -128,3 +153,4 @@ class NodeStatus(msgspec.Struct, frozen=True):
     max_runtime_bytes: int = 0
     sessions: SessionsView = SessionsView()
     vacant: bool | None = None
+    pulls: tuple[PullView, ...] | None = None

@@ -8,7 +8,7 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import ServiceClass
-from roost.core.snapshots import LinkState, ModelOffer, RuntimeView, SessionsView
+from roost.core.snapshots import LinkState, ModelOffer, PullView, RuntimeView, SessionsView
 
 
 class NodeView(msgspec.Struct, frozen=True):
@@ -29,6 +29,7 @@ class NodeView(msgspec.Struct, frozen=True):
     rss_bytes: int | None = None
     load_1m: float | None = None
     sessions: SessionsView | None = None
+    pulls: tuple[PullView, ...] | None = None
 
 
 class QueueView(msgspec.Struct, frozen=True):

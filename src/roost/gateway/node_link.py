@@ -25,6 +25,7 @@ from roost.wire.messages import (
     Hello,
     Open,
     Phase,
+    Pull,
     Refused,
     Released,
     Status,
@@ -170,6 +171,10 @@ class NodeLink:
     def want(self, model: ModelId) -> None:
         """Ask the node to load a model, if it likes."""
         self._pump.post(Want(model))
+
+    def pull(self, message: Pull) -> None:
+        """Have the node fetch a model."""
+        self._pump.post(message)
 
     def vacate(self, *, vacant: bool) -> None:
         """Say whether anybody comes back through this gateway to what the node holds."""

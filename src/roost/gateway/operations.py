@@ -13,6 +13,7 @@ import msgspec
 from roost.core.ids import NodeId, RequestId
 from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.pulling import pull_onto
 from roost.gateway.reattach import STREAM
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ NOT_ADMIN = Failure(
 NO_NODE = Failure("not_found", "No node of this id is known; `roost fleet` lists them.")
 DRAIN = "drain"
 VERBS = (DRAIN, "undrain")
+PULL = "pull"
 
 
 class Operations:
@@ -80,7 +82,11 @@ class Operations:
         call.exchange.reply(202, JSON_BODY, msgspec.json.encode(self._find(call)))
 
     def node(self, call: Call) -> None:
-        """POST /roost/v1/nodes/{id}/drain and …/undrain."""
+        """POST /roost/v1/nodes/{id}/drain, …/undrain and …/pull."""
+        name, _, verb = call.rest.rpartition("/")
+        if verb == PULL and call.role == ADMIN and self._view(name) is not None:
+            pull_onto(self._mind, call, name)
+            return
         change_node(call, self._view, self._park)
 
     def _view(self, name: str) -> NodeView | None:

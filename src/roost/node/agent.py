@@ -31,7 +31,7 @@ import msgspec
 from roost.backends.base import Prepared, SavedState
 from roost.core.events import StreamEvent
 from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
-from roost.core.snapshots import ModelOffer, NodeStatus
+from roost.core.snapshots import ModelOffer, NodeStatus, PullView
 from roost.errors import Failure
 from roost.node.boarding import no_model
 from roost.node.desk import Desk, Outgoing
@@ -79,6 +79,7 @@ class Agent:
         self._workshop.offers = {offer.model: offer for offer in offers}
         self._lived_at: float | None = None
         self._reporter = Reporter(settings.report)
+        self._pulls: tuple[PullView, ...] | None = None
         self._loads_told = 0
         self._fences = Fences(settings.fences_max)
         self._draining = False
@@ -267,6 +268,12 @@ class Agent:
         self._rss_bytes, self._load_1m = rss_bytes, load_1m
         return self._finish(now)
 
+    def on_pulls(self, pulls: tuple[PullView, ...], now: float) -> list[Effect]:
+        """Models are being fetched for operators; the next report carries how far they are."""
+        self._pulls = pulls
+        self._reporter.on_change()
+        return self._finish(now)
+
     def on_tick(self, now: float) -> list[Effect]:
         """Time has passed: deadlines, hung runtimes, reports."""
         self._notice_own_sleep(now)
@@ -311,6 +318,7 @@ class Agent:
             max_runtime_bytes=room.max_bytes,
             sessions=self._workshop.sessions.view(),
             vacant=self._is_vacant,
+            pulls=self._pulls,
         )
 
     def statistics(self) -> AgentStatistics:

@@ -15,12 +15,13 @@ from functools import partial
 import msgspec
 
 from roost.core.ids import ModelId, TenantId
-from roost.core.snapshots import ModelOffer
+from roost.core.snapshots import ModelOffer, PullView
 from roost.node.agent import DRAINING, Agent, AgentStatistics
 from roost.node.effects import Effect
 from roost.node.inbox import Inbox
 from roost.node.keeping import Keeper, KeepSettings
 from roost.node.perform import Check, Hands, Launch, Report, perform
+from roost.node.pulls import Puller
 from roost.node.telemetry import measure
 from roost.observe.logs import Log
 from roost.wire.heartbeat import LinkSettings
@@ -34,6 +35,7 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Pull,
     Vacate,
     Want,
     Welcome,
@@ -82,6 +84,7 @@ class NodeLoop:
         self._hands = Hands(agent, launch, self._inbox, log)
         self._hands.stop_grace_s = settings.stop_grace_s
         self._hands.keeper = Keeper(settings.keep)
+        self._puller: Puller | None = None
         self._last_link = 0
         self._is_draining = self._is_ending = self._is_leaving = False
         self._idle = asyncio.Event()
@@ -91,14 +94,21 @@ class NodeLoop:
         """Have this look at a model's files before others make room for it."""
         self._hands.check = check
 
+    def pull_with(self, puller: Puller) -> None:
+        """Have this fetch what operators want; without it the node takes no pulls."""
+        self._puller = puller
+
     async def run(self) -> None:
         """Serve until `stop` has done its work; a cancel stops everything at once."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._hands.group = group
-                measuring = group.create_task(self._measure())
+                beside = [group.create_task(self._measure())]
+                if self._puller is not None:
+                    beside.append(group.create_task(self._puller.run(self._tell_pulls)))
                 await self._write()
-                measuring.cancel()
+                for task in beside:
+                    task.cancel()
         finally:
             self._over.set()
             self._inbox.close()
@@ -165,10 +175,15 @@ class NodeLoop:
                 await self._hands.tell(partial(self._agent.on_message, link, message))
             case Want():
                 await self._hands.tell(partial(self._agent.on_preload, message.model))
+            case Pull() if self._puller is not None:
+                self._puller.ask(message)
             case Vacate():
                 await self._hands.tell(partial(self._agent.on_vacate, link, message.vacant))
             case _:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
+
+    async def _tell_pulls(self, views: tuple[PullView, ...]) -> None:
+        await self._hands.tell(partial(self._agent.on_pulls, views))
 
     async def _write(self) -> None:
         tick_at = self._clock()

@@ -63,6 +63,7 @@ def _is_name(text: str) -> bool:
 def _is_plausible(status: NodeStatus) -> bool:
     counts = [status.in_flight, status.max_in_flight]
     counts += [n for offer in status.models for n in (offer.slots, offer.ctx, offer.size_bytes)]
+    counts += [n for one in status.pulls or () for n in (one.done_bytes, one.total_bytes or 0)]
     counts += [slot.tokens for runtime in status.runtimes for slot in runtime.slots]
     return min(counts) >= 0 and all(map(_is_span, _figures(status)))
 

@@ -19,6 +19,7 @@ from roost.wire.messages import (
     Phase,
     Ping,
     Pong,
+    Pull,
     Refused,
     Released,
     Status,
@@ -38,6 +39,7 @@ NODE_HEARS: _Table = {
     ("up", Cancel): "up",
     ("up", Want): "up",
     ("up", Vacate): "up",
+    ("up", Pull): "up",
     ("up", Ping): "up",
     ("up", Pong): "up",
     ("up", Goodbye): "closed",
@@ -71,6 +73,7 @@ GATEWAY_SAYS: _Table = {
     ("up", Cancel): "up",
     ("up", Want): "up",
     ("up", Vacate): "up",
+    ("up", Pull): "up",
     ("up", Goodbye): "closed",
 }
 """Hello of the node, Welcome, pings and pongs are said by the machines themselves."""

@@ -7,6 +7,7 @@ A node dials in. The order on a fresh link:
     node      Status                   (again whenever it changes, at least once per `status_s`)
     both      Ping, answered by Pong   (each side on its own)
     gateway   Want                     (whenever a model should be loaded before it is asked for)
+    gateway   Pull                     (whenever an operator wants a model fetched)
     gateway   Vacate                   (once nobody comes back to what the node holds, or again)
 
 and for each request:
@@ -162,6 +163,20 @@ class Vacate(msgspec.Struct, frozen=True, tag="vacate"):
     vacant: bool
 
 
+class Pull(msgspec.Struct, frozen=True, tag="pull"):
+    """An operator wants the node to fetch a model; its reports say under `job` how far it is.
+
+    `source` and `file` are what `roost pull` takes, and never a path of the node's machine.
+    `accepted` says that the operator has agreed to the licence. Only nodes whose reports have
+    `pulls` understand it.
+    """
+
+    job: str
+    source: str
+    file: str = ""
+    accepted: bool = False
+
+
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
     """Are you there? Answered by a Pong with the same number."""
 
@@ -175,4 +190,6 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 
 
 FromNode: TypeAlias = Hello | Status | Phase | Events | Refused | Released | Goodbye | Ping | Pong
-FromGateway: TypeAlias = Welcome | Goodbye | Open | Credit | Cancel | Want | Vacate | Ping | Pong
+FromGateway: TypeAlias = (
+    Welcome | Goodbye | Open | Credit | Cancel | Want | Vacate | Pull | Ping | Pong
+)
