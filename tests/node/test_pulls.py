@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from roost.core.snapshots import PullView
 from roost.errors import fail
@@ -49,6 +50,11 @@ async def working(fetch: Fetch) -> AsyncIterator[tuple[Puller, Told]]:
 def last(puller: Puller, job: str) -> PullView:
     """What is known of one pull now."""
     return next(view for view in puller.views() if view.job == job)
+
+
+def is_over(puller: Puller, job: str) -> bool:
+    """Whether nothing more comes of one pull."""
+    return last(puller, job).is_over
 
 
 async def test_a_pull_is_told_of_from_beginning_to_end() -> None:
@@ -111,7 +117,7 @@ async def test_one_at_a_time_and_so_many_wait() -> None:
         assert running == [str(number) for number in range(WAITING_MAX + 1)]
         for number in range(100, 100 + VIEWS_MAX):
             puller.ask(Pull(str(number), "hf:o/r"))
-            await until(lambda job=str(number): last(puller, job).is_over, what="it is over")
+            await until(partial(is_over, puller, str(number)), what="it is over")
         assert len(puller.views()) == VIEWS_MAX
 
 

@@ -22,7 +22,7 @@ from roost.wire.messages import Pull
 
 if TYPE_CHECKING:
     from roost.observe.logs import Log
-    from roost.store.pull import Watch
+    from roost.store.pull import Stage, Watch
 
 WAITING_MAX = 8
 VIEWS_MAX = 16
@@ -116,7 +116,7 @@ class Puller:
         """Pass on what a fetch says of itself, in its thread, as often as anybody can use."""
         told_at, told = 0.0, ""
 
-        def watch(stage: str, done: int, total: int | None) -> None:
+        def watch(stage: Stage, done: int, total: int | None) -> None:
             nonlocal told_at, told
             if self._ended.is_set():
                 raise _EndedError
