@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -18,7 +17,6 @@ from roost.core.ids import ConversationKey, NodeId, RequestId, StreamId
 from roost.core.request import Continuation, GenerateRequest, Terms
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
-from roost.fleet import relay_effects as relayed
 from roost.fleet.effects import (
     Answer,
     Disconnect,
@@ -30,7 +28,6 @@ from roost.fleet.effects import (
     Want,
     Withdraw,
 )
-from roost.fleet.relay import Relay
 from roost.fleet.said import Said
 from roost.sim.handovers import Handovers
 from roost.sim.ledger import Ledger
@@ -38,6 +35,7 @@ from roost.sim.lines import Line, Reader, Turn, line_of, wish_of
 from roost.sim.network import Connection, End
 from roost.sim.parts import FrontParts
 from roost.sim.patience import Patience
+from roost.sim.readers import Readers
 from roost.sim.switchboard import AboutStream, Switchboard
 from roost.sim.talks import Talks
 from roost.sim.world import Alarm, Process, World
@@ -58,7 +56,8 @@ class Front:
     """The gateway process."""
 
     def __init__(self, world: World, parts: FrontParts, ledger: Ledger) -> None:
-        self.turns: dict[RequestId, Turn] = {}
+        self._readers = Readers(world, ledger, self)
+        self.turns = self._readers.turns
         self.tick_delay_s = 0.0
         self._parts = parts
         self._world = world
@@ -88,7 +87,8 @@ class Front:
     def kill(self) -> None:
         """End it: whatever runs through it is lost, and its clients see their connections break."""
         self.process.kill()
-        turns, self.turns = list(self.turns.values()), {}
+        turns = list(self.turns.values())
+        self.turns.clear()
         for turn in turns:
             self._ledger.ended(turn.terms.request_id, "gateway_lost", None)
         self._ledger.gateway_gone()
@@ -108,7 +108,7 @@ class Front:
         limits = self._parts.relay_settings
         said = Said(limits.replay_max_tokens) if terms.on_loss == "replay" else None
         relay = self._parts.relay(limits, streamed, self._world.now, said)
-        self._expect(request, terms, reader, relay)
+        self._readers.expect(self.process, request, terms, reader, relay)
         self.admit(terms.request_id, request, terms, said)
 
     def say(
@@ -118,14 +118,8 @@ class Front:
         settings = msgspec.structs.replace(self._parts.relay_settings, sealed=True)
         streamed = True
         relay = self._parts.relay(settings, streamed, self._world.now, None)
-        self._expect(request, terms, reader, relay)
+        self._readers.expect(self.process, request, terms, reader, relay)
         self.talks.come(key, request, terms)
-
-    def _expect(self, request: GenerateRequest, terms: Terms, reader: Reader, relay: Relay) -> None:
-        alarm = Alarm(self.process, partial(self._relay_tick, terms.request_id))
-        turn = Turn(request, terms, relay, reader, alarm)
-        self.turns[terms.request_id] = turn
-        turn.alarm.set(relay.next_tick())
 
     def admit(
         self, request: RequestId, asked: GenerateRequest, terms: Terms, said: Said | None = None
@@ -139,7 +133,7 @@ class Front:
     def refuse(self, request: RequestId, failure: Failure) -> None:
         """A turn is not served, and the coordinator has not heard of it."""
         turn = self.turns[request]
-        self._relayed(turn, turn.relay.on_answer(failure, self._world.now))
+        self._readers.carry_out(turn, turn.relay.on_answer(failure, self._world.now))
 
     def when_free(self, request: RequestId, done: Callable[[], None]) -> None:
         """Call `done` when the place of a request's last attempt is free, or at once."""
@@ -147,15 +141,11 @@ class Front:
 
     def sealed(self, request: RequestId) -> None:
         """What was said in a turn is kept."""
-        turn = self.turns.get(request)
-        if turn is not None:
-            self._relayed(turn, turn.relay.on_sealed(self._world.now))
+        self._readers.sealed(request)
 
     def hang_up(self, request: RequestId) -> None:
         """The client's connection is seen to be gone."""
-        turn = self.turns.get(request)
-        if turn is not None:
-            self._relayed(turn, turn.relay.on_client_gone(self._world.now))
+        self._readers.hang_up(request)
 
     def cancel(self, request: RequestId) -> None:
         """Somebody asks for a request to be stopped."""
@@ -224,7 +214,7 @@ class Front:
                     self._ledger.failed(line.node, event.failure)
             self._events(request, attempt, message.events)
         elif (turn := self._current(request, attempt)) is not None:
-            self._relayed(turn, turn.relay.on_waiting(message.phase, now))
+            self._readers.carry_out(turn, turn.relay.on_waiting(message.phase, now))
 
     def _current(self, request: RequestId, attempt: int) -> Turn | None:
         """The turn, if this attempt is the one whose events its client may see.
@@ -246,7 +236,7 @@ class Front:
         for event in events:
             self._note(turn, request, attempt, event)
         if turn is not None:
-            self._relayed(turn, turn.relay.on_events(events, now))
+            self._readers.carry_out(turn, turn.relay.on_events(events, now))
             held = turn.relay.held_messages
             if held > self._parts.relay_settings.buffer_events:
                 self._ledger.defect(f"{request} holds {held} messages for its reader")
@@ -322,12 +312,14 @@ class Front:
                 if turn is not None and not self.talks.rescued(effect.request, effect.failure):
                     if effect.failure.reason == "node_lost":
                         self._ledger.lost(effect.request)
-                    self._relayed(turn, turn.relay.on_answer(effect.failure, self._world.now))
+                    self._readers.carry_out(
+                        turn, turn.relay.on_answer(effect.failure, self._world.now)
+                    )
             case Waiting():
                 turn = self.turns.get(effect.request)
                 if turn is not None:
                     text = f"queued {effect.position}/{effect.length}"
-                    self._relayed(turn, turn.relay.on_waiting(text, self._world.now))
+                    self._readers.carry_out(turn, turn.relay.on_waiting(text, self._world.now))
             case Disconnect():
                 self.links.disconnect(effect.node, effect.failure)
             case Want():
@@ -351,7 +343,7 @@ class Front:
         else:
             turn.answer.clear()
         if again:
-            self._relayed(turn, turn.relay.on_restart(effect.lost_to, self._world.now))
+            self._readers.carry_out(turn, turn.relay.on_restart(effect.lost_to, self._world.now))
         stream = StreamId(line.opened)
         line.opened += 1
         line.streams[stream] = (effect.request, effect.attempt)
@@ -378,47 +370,10 @@ class Front:
         if line is not None and stream is not None:
             self.links.say(line, Cancel(stream))
 
-    # The relays' effects.
+    # What relays want of others than their clients.
 
-    def _relayed(self, turn: Turn, effects: list[relayed.RelayEffect]) -> None:
-        for effect in effects:
-            self._carry_out(turn, effect)
-        if turn.relay.outcome is None:
-            turn.alarm.set(turn.relay.next_tick())
-        elif self.turns.pop(turn.terms.request_id, None) is not None:
-            turn.reader.ended()
-            request, attempt = turn.terms.request_id, turn.attempt
-            over = self._handovers.over(request, turn.pin)
-            over = over or self.talks.over(request, turn.reached, turn.pin)
-            self._patience.wait(request, attempt, over)
-
-    def _carry_out(self, turn: Turn, effect: relayed.RelayEffect) -> None:
-        request = turn.terms.request_id
-        match effect:
-            case relayed.Commit():
-                self._ledger.committed(request)
-            case relayed.Send():
-                self._ledger.sent(request, effect.events, effect.dropped)
-                turn.offered = "".join(e.text for e in effect.events if isinstance(e, Delta))
-                turn.reader.take(effect.events, partial(self._written, request))
-            case relayed.KeepAlive():
-                turn.reader.comment(partial(self._written, request))
-            case relayed.Grant():
-                self._grant(turn, effect.messages)
-            case relayed.Seal():
-                self.talks.keep(request, turn.reached, turn.pin)
-            case relayed.Done():
-                self._ledger.ended(request, "complete", None)
-            case relayed.Reject():
-                self._ledger.ended(request, "rejected", effect.failure)
-            case relayed.Break():
-                self._ledger.ended(request, "broken", effect.failure)
-            case relayed.Abandon():
-                gone = effect.reason == "client_gone"
-                self._ledger.ended(request, "client_gone" if gone else "write_timeout", None)
-                self._feed(self.coordinator.on_client_gone(request, self._world.now))
-
-    def _grant(self, turn: Turn, messages: int) -> None:
+    def grant(self, turn: Turn, messages: int) -> None:
+        """There is room for so many more messages of its node."""
         dispatch = turn.dispatch
         line = self.links.lines.get(dispatch.node) if dispatch is not None else None
         if line is None or dispatch is None:
@@ -427,14 +382,17 @@ class Front:
         if stream is not None:
             self.links.say(line, Credit(stream, messages))
 
-    def _written(self, request: RequestId) -> None:
-        turn = self.turns.get(request)
-        if turn is not None:
-            turn.reached, turn.offered = turn.reached + turn.offered, ""
-            self._ledger.written(request)
-            self._relayed(turn, turn.relay.on_written(self._world.now))
+    def keep(self, turn: Turn) -> None:
+        """Its client has everything but the end."""
+        self.talks.keep(turn.terms.request_id, turn.reached, turn.pin)
 
-    def _relay_tick(self, request: RequestId) -> None:
-        turn = self.turns.get(request)
-        if turn is not None:
-            self._relayed(turn, turn.relay.on_tick(self._world.now))
+    def over(self, turn: Turn) -> None:
+        """A request has ended for its client."""
+        request, attempt = turn.terms.request_id, turn.attempt
+        over = self._handovers.over(request, turn.pin)
+        over = over or self.talks.over(request, turn.reached, turn.pin)
+        self._patience.wait(request, attempt, over)
+
+    def client_gone(self, request: RequestId) -> None:
+        """Nobody reads it any more."""
+        self._feed(self.coordinator.on_client_gone(request, self._world.now))
