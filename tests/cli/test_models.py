@@ -10,6 +10,7 @@ import pytest
 from roost.cli import main
 from roost.cli.estimate import available_bytes
 from tests.store.gguf_writer import Typed, shards, tiny
+from tests.store.hub import Page, running_hub
 
 
 @pytest.fixture
@@ -124,3 +125,17 @@ def test_memory_is_read_or_unknown(tmp_path: Path) -> None:
     assert available_bytes(table) == 12 * 1024
     table.write_text("MemTotal: 9 kB\n")
     assert available_bytes(table) is None
+
+
+def test_an_estimate_before_anything_is_fetched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model of the hub is judged by its header, and not installed by that."""
+    home = tmp_path / "home"
+    with running_hub() as hub:
+        hub.pages["/o/r/resolve/main/m.gguf"] = Page(tiny())
+        words = ("estimate", "hf:o/r/m.gguf", "--json", "--hub-endpoint", hub.url)
+        assert run(home, *words) == 0
+    assert json.loads(capsys.readouterr().out)["footprint"]["weights_bytes"] > 0
+    assert run(home, "models", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == []

@@ -67,13 +67,14 @@ class _Handler(BaseHTTPRequestHandler):
         if not wanted or not page.ranges or condition not in {None, page.etag}:
             self._answer(200, page, page.body)
             return
-        start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start, end = int(first), min(int(last) + 1 if last else len(page.body), len(page.body))
         total = len(page.body) if page.total is None else page.total
         if start >= len(page.body):
             self._answer(416, page, b"", f"bytes */{total}")
             return
-        span = f"bytes {start}-{len(page.body) - 1}/{total}"
-        self._answer(206, page, page.body[start:], span)
+        span = f"bytes {start}-{end - 1}/{total}"
+        self._answer(206, page, page.body[start:end], span)
 
     def _answer(self, status: int, page: Page, body: bytes, span: str | None = None) -> None:
         self.send_response(status)

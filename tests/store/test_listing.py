@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,13 @@ def test_a_repository() -> None:
 def test_what_is_not_said(raw: bytes, listing: Listing) -> None:
     """Silence is no licence and the newest revision; what is no revision never gets into a path."""
     assert read_listing(raw) == listing
+
+
+def test_names_that_lead_elsewhere_are_no_files() -> None:
+    """What a hub calls a file becomes a part of an address, and of a source."""
+    names = ("a.gguf", "b/c.gguf", "../d.gguf", "b/../../e.gguf", "/f.gguf", "g\\h.gguf", "i\n")
+    raw = msgspec.json.encode({"siblings": [{"rfilename": name} for name in names]})
+    assert read_listing(raw).files == ("a.gguf", "b/c.gguf")
 
 
 @given(st.binary(max_size=200))

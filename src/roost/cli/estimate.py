@@ -18,24 +18,26 @@ if TYPE_CHECKING:
     from roost.core.model import Manifest
 
 DESCRIPTION = """\
-Say what memory MODEL, an installed one or a file, would take with --slots conversations of --ctx
-tokens each: weights, KV cache and workspace, as llama.cpp allocates them. Nothing is loaded. What
-is not known of an architecture is said to be unknown.
+Say what memory MODEL, an installed one, a file or hf:ORG/REPO[/FILE], would take with --slots
+conversations of --ctx tokens each: weights, KV cache and workspace, as llama.cpp allocates them.
+Nothing is loaded, and of a model on the hub nothing but its header is fetched. What is not known of
+an architecture is said to be unknown.
 """
 MEMORY = Path("/proc/meminfo")
 
 
 def main(arguments: list[str]) -> int:
     """Print the estimate; 1 where it is known not to fit."""
-    parser = options.parser("estimate", DESCRIPTION, ("ctx", "slots", "batch"))
-    parser.add_argument("model", metavar="MODEL", help="its name, or a GGUF file or folder")
+    parser = options.parser("estimate", DESCRIPTION, ("ctx", "slots", "batch", "hub."))
+    parser.add_argument("model", metavar="MODEL", help="its name, a GGUF file or folder, or hf:…")
+    parser.add_argument("--file", default="", metavar="NAME", help="which of several, as for pull")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
     from roost.core.footprint import footprint_of
     from roost.core.kv import KvPlan
 
     settings = options.load(parsed).settings
-    model = _model(settings, parsed.model)
+    model = _model(settings, parsed.model, parsed.file)
     own = model.ctx_train
     ctx = min(settings.ctx or own, own) if own else settings.ctx
     plan = KvPlan(ctx, settings.slots, settings.batch)
@@ -48,14 +50,26 @@ def main(arguments: list[str]) -> int:
     return 1 if found.total_bytes and free is not None and found.total_bytes > free else 0
 
 
-def _model(settings: Settings, name: str) -> Manifest:
+def _model(settings: Settings, name: str, file: str) -> Manifest:
     from roost.store.models import ModelStore, preview
 
+    if name.startswith("hf:"):
+        return _on_hub(settings, name, file)
     store = ModelStore(options.open_home(settings))
     path = Path(name)
     if name not in store.ids() and path.exists():
-        return preview(path)
+        return preview(path, file)
     return store.get(name)
+
+
+def _on_hub(settings: Settings, name: str, file: str) -> Manifest:
+    from roost.cli.pull import pull_settings
+    from roost.store.preview import preview_hub
+    from roost.store.sources import HfSource, parse_source
+
+    source = parse_source(name)
+    assert isinstance(source, HfSource), "an hf: source is one of the hub"
+    return preview_hub(source, file, pull_settings(settings))
 
 
 def lines(model: Manifest, plan: KvPlan, found: Footprint, free: int | None) -> Iterator[str]:

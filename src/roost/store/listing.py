@@ -8,6 +8,7 @@ import msgspec
 
 from roost.errors import RoostError, fail
 from roost.store.report import MAX_LICENCE_CHARACTERS
+from roost.store.sources import is_hub_file
 from roost.text.screen import in_one_line
 
 FILES_MAX = 100_000
@@ -52,7 +53,7 @@ def read_listing(raw: bytes) -> Listing:
         raise fail("upstream_error", "The repository has more files than any real one: refused.")
     revision = told.sha or ""
     return Listing(
-        files=tuple(file.rfilename for file in told.siblings),
+        files=tuple(filter(is_hub_file, (file.rfilename for file in told.siblings))),
         revision=revision if _REVISION.fullmatch(revision) else "main",
         licence=_licence(told.cardData or _Card()),
         gated=told.gated not in (False, ""),

@@ -300,9 +300,14 @@ def preview(path: Path, file: str = "") -> Manifest:
     """
     place = locate(path, file)
     facts = inspect(*place.files)
-    files = _described(place.files, ("sha256:",) * len(place.files), ignore)
-    model = candidate_ids(place.name, facts.name, "sha256:")[0]
-    return _manifest(model, files, facts)
+    size = sum(take_stamp(path).size_bytes for path in place.files)
+    return described_as(place.name, facts, size)
+
+
+def described_as(name: str, facts: Facts, size_bytes: int) -> Manifest:
+    """Say what a model of this file name would be; it has no digest, for it was not read."""
+    model = candidate_ids(name, facts.name, "sha256:")[0]
+    return _manifest(model, (ModelFile(name, size_bytes, "", 0),), facts)
 
 
 def _owned(manifest: Manifest) -> Record:

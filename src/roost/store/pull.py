@@ -160,7 +160,7 @@ class _Job:
         settings = self.settings
         self.watch("asking", 0, None)
         listing = look(source, settings.hub_endpoint, settings.hub_token, settings.limits)
-        files = _files(source, listing, self.request.file)
+        files = files_of(source, listing, self.request.file)
         wanted = source.beside(files[0])
         known = None if self.request.into else self.store.find_source(str(wanted))
         if known is not None:
@@ -239,7 +239,7 @@ def _used_up(parts: tuple[Path, ...]) -> Iterator[None]:
         discard(part)
 
 
-def _files(source: HfSource, listing: Listing | None, wanted: str) -> tuple[str, ...]:
+def files_of(source: HfSource, listing: Listing | None, wanted: str) -> tuple[str, ...]:
     """Choose the files to fetch; raises `not_found`, or `bad_request` for a choice that is none."""
     if listing is None:
         if not source.file:

@@ -88,6 +88,11 @@ def parse_source(text: str) -> Source:
     raise _unknown("it has none of these forms")
 
 
+def is_hub_file(name: str) -> bool:
+    """Whether a hub can have a file of this name: it leads nowhere else."""
+    return all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))
+
+
 def lock_key(source: Source) -> str:
     """Name what must not be pulled twice at a time: safe as a file name.
 
