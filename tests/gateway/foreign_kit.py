@@ -52,6 +52,28 @@ SETTINGS = ForeignSettings(held_max=4)
 
 
 @dataclass
+class Memory:
+    """What each session of the worker remembers, whatever the gateway believes."""
+
+    said: dict[str, tuple[str, tuple[Message, ...]]] = field(default_factory=dict)
+    answer: dict[str, str] = field(default_factory=dict)
+
+    def check(self, asked: Prefill, tenant: str, messages: tuple[Message, ...]) -> None:
+        """Hold a turn against the session it goes on with: its tenant, and every word."""
+        if asked.mode == "continue":
+            whose, said = self.said[asked.session]
+            answer = Message("assistant", self.answer[asked.session])
+            # A past that was handed over has its answer in it, and no other one.
+            past = said if said[-1].role == "assistant" else (*said, answer)
+            assert (whose, past) == (tenant, messages[:-1])
+
+    def prefilled(self, session: str, tenant: str, messages: tuple[Message, ...]) -> None:
+        """It knows this now, and has not answered."""
+        self.said[session] = tenant, messages
+        self.answer[session] = ""
+
+
+@dataclass
 class World:
     """A translator between a gateway's real end of a link and a worker that a test plays."""
 
@@ -68,6 +90,8 @@ class World:
     notes: list[Note] = field(default_factory=list)
     lost: Failure | None = None
     streams: int = 0
+    memory: Memory = field(default_factory=Memory)
+    asked: dict[StreamId, tuple[str, tuple[Message, ...]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Bring the link up."""
@@ -90,6 +114,7 @@ class World:
         """Let the gateway open a stream."""
         self.streams += 1
         number = StreamId(self.streams)
+        self.asked[number] = tenant, messages
         request = GenerateRequest(MODEL, prompt or ChatPrompt(messages), max_tokens=most)
         opened = Open(
             *(number, RequestId(f"r{number}"), TenantId(tenant), request, credit), require=require
@@ -115,9 +140,19 @@ class World:
     def hear(self, number: StreamId, *heard: Heard) -> None:
         """Let things come of a stream's call."""
         for one in heard:
+            self._remember(number, one)
             if isinstance(one, (Prefilled, Denied, Ended, Lost)):
                 del self.calls[number]
             self.take(self.translator.on_heard(number, one, self.now))
+
+    def _remember(self, number: StreamId, heard: Heard) -> None:
+        """Have the worker's session know what it has told."""
+        session = self.calls[number].session if number in self.calls else ""
+        if isinstance(heard, Prefilled):
+            self.memory.prefilled(session, *self.asked[number])
+        elif isinstance(heard, Pieces) and session:
+            texts = [one.text for one in heard.said if isinstance(one, Token)]
+            self.memory.answer[session] += "".join(texts)
 
     def remove(self) -> None:
         """Let the worker remove every session that it is asked to."""
@@ -155,13 +190,16 @@ class World:
                 case Prefill(stream):
                     assert stream not in self.calls
                     assert effect.session not in self.deleted + self.deleting
+                    self.memory.check(effect, *self.asked[stream])
                     self.calls[stream] = effect
                     self.prefills.append(effect)
                 case Decode(stream):
                     assert stream not in self.calls
                     self.calls[stream] = effect
                 case HangUp(stream):
-                    del self.calls[stream]
+                    # What it had said beyond what was heard, nobody knows.
+                    if isinstance(call := self.calls.pop(stream), Decode):
+                        self.memory.answer[call.session] += " and more"
                 case Pause(stream):
                     self.paused.add(stream)
                 case Resume(stream):
