@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import count
 
 import msgspec
 
@@ -36,32 +37,23 @@ from roost.sim.aside import Files
 from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
 from roost.sim.history import Cells, History
-from roost.sim.network import Connection, End, Network, Packet
+from roost.sim.network import Network
 from roost.sim.residents import Residents
 from roost.sim.runs import Runs
 from roost.sim.strangers import STRANGER, Strangers
+from roost.sim.uplink import Answerer, Uplink
 from roost.sim.world import Action, Alarm, Process, World
-from roost.wire.heartbeat import LinkSettings
-from roost.wire.link import NodeEnd
-from roost.wire.link_tables import Close, Deliver, NodeOutput
-from roost.wire.link_tables import Send as Put
 from roost.wire.messages import (
-    VERSION,
     Cancel,
     Credit,
     FromGateway,
-    Hello,
     Open,
     Vacate,
     Want,
-    Welcome,
 )
 
 TOO_LONG = Failure("context_length_exceeded", "The prompt does not fit the context.")
 LOAD_FAILED = Failure("load_failed", "The model could not be loaded.")
-
-Answerer = Callable[[Connection, End], End]
-"""The gateway's side of a new connection."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True):
@@ -100,7 +92,7 @@ class Worker:
         self._make_agent = agent
         self._dice = world.dice(f"worker {spec.id}")
         self._lives = 0
-        self._links = 0
+        self._links = count(1)
         self._strangers = Strangers()
         self.boot()
 
@@ -121,9 +113,9 @@ class Worker:
         self._runtime_of: dict[StreamKey, RuntimeId] = {}
         self._runs = Runs(self.spec.id, self.process, self._history)
         self._alarm = Alarm(self.process, self._tick)
-        self._link_alarm = Alarm(self.process, self._link_tick)
-        self._hang_up()
-        self.process.after(self._network.redial_s() * 0.1, self._dial)
+        self._uplink = Uplink(
+            *(self.spec.id, self.process, self._network, self._answer), self, self._links
+        )
 
     def weigh(self) -> None:
         """Compare what the agent says that slots hold with what they hold."""
@@ -136,20 +128,13 @@ class Worker:
                     cell = (self.spec.id, str(view.runtime), slot.slot, slot.tokens, real, view.ctx)
                     self._history.cells.append(Cells(*cell))
 
-    def _hang_up(self) -> None:
-        self._link: NodeEnd | None = None
-        self._connection: Connection | None = None
-        self._number = 0
-        self._up = False
-
     def kill(self) -> None:
         """End the agent and every runtime at once."""
         self.process.kill()
         for engine in self.engines.values():
             engine.kill()
         self._runs.all_ended()
-        if self._connection is not None:
-            self._connection.reset()
+        self._uplink.reset()
 
     def freeze(self) -> None:
         """Stop the machine: agent and runtimes."""
@@ -202,77 +187,39 @@ class Worker:
         """
         link = self._strangers.link()
         self._visit(link, self._strangers.again(generation))
-        return lambda: self._perform(self.agent.on_link_down(link, self._world.now))
+        return lambda: self.on_down(link)
 
     def _visit(self, link: int, messages: Iterable[Open]) -> None:
-        self._perform(self.agent.on_link_up(link, self._world.now))
+        self.on_up(link)
         for message in messages:
             self._deliver(link, message)
 
     def uncrowd(self) -> None:
         """Let the other gateway go away."""
-        self._perform(self.agent.on_link_down(STRANGER, self._world.now))
+        self.on_down(STRANGER)
 
     # The link.
 
-    def _dial(self) -> None:
-        if not self._network.reachable(self.spec.id):
-            self.process.after(self._network.redial_s(), self._dial)
-            return
-        self._links += 1
-        self._number = self._links
-        connection = self._network.dial(self.spec.id)
-        ear = End(self.process, self._heard, partial(self._lost, self._number))
-        connection.attach(ear, self._answer(connection, ear))
-        self._connection = connection
-        hello = Hello(VERSION, self.spec.id, self.spec.id, self.process.name, "sim")
-        self._link = NodeEnd(hello, LinkSettings(), self._world.now)
-        self._put(self._link.start())
-        self._link_alarm.set(self._link.next_tick())
+    def on_up(self, link: int) -> None:
+        """A gateway has welcomed the node."""
+        self._perform(self.agent.on_link_up(link, self._world.now))
 
-    def _heard(self, message: Packet) -> None:
-        if self._link is not None:
-            # The network is one for both directions; the link's own table refuses what is wrong.
-            self._put(self._link.on_message(message, self._world.now))  # type: ignore[arg-type]
+    def on_down(self, link: int) -> None:
+        """A link that was up has ended."""
+        self._perform(self.agent.on_link_down(link, self._world.now))
 
-    def _lost(self, number: int) -> None:
-        if number == self._number and self._link is not None:
-            self._give_up(again=True)
-
-    def _give_up(self, *, again: bool) -> None:
-        number, was_up = self._number, self._up
-        self._hang_up()
-        if was_up:
-            self._perform(self.agent.on_link_down(number, self._world.now))
-        if again:
-            self.process.after(self._network.redial_s(), self._dial)
-
-    def _put(self, outputs: list[NodeOutput]) -> None:
-        for output in outputs:
-            if isinstance(output, Put):
-                if self._connection is not None and self._connection.up is not None:
-                    self._connection.up.send(output.message)
-            elif isinstance(output, Deliver):
-                self._delivered(output.message)
-            elif isinstance(output, Close):
-                if self._connection is not None:
-                    self._connection.close_from_node()
-                self._give_up(again=output.again)
-
-    def _delivered(self, message: FromGateway) -> None:
+    def on_heard(self, link: int, message: FromGateway) -> None:
+        """The gateway said this."""
         now = self._world.now
-        if isinstance(message, Welcome):
-            self._up = True
-            self._perform(self.agent.on_link_up(self._number, now))
-        elif isinstance(message, Open | Credit | Cancel):
+        if isinstance(message, Open | Credit | Cancel):
             if isinstance(message, Open):
                 self._strangers.heard(message)
-            self._deliver(self._number, message)
+            self._deliver(link, message)
             self._count()
         elif isinstance(message, Want):
             self._perform(self.agent.on_preload(message.model, now))
         elif isinstance(message, Vacate):
-            self._perform(self.agent.on_vacate(self._number, message.vacant, now))
+            self._perform(self.agent.on_vacate(link, message.vacant, now))
 
     def _deliver(self, link: int, message: Open | Credit | Cancel) -> None:
         if isinstance(message, Open) and message.fence is not None:
@@ -284,12 +231,6 @@ class Worker:
         most = sum(min(o.slots, self.spec.max_in_flight or o.slots) for o in self.spec.offers)
         if held > most:
             self._history.defects.append(f"{self.spec.id} holds {held} streams, {most} fit")
-
-    def _link_tick(self) -> None:
-        if self._link is not None:
-            self._put(self._link.on_tick(self._world.now))
-        if self._link is not None:
-            self._link_alarm.set(self._link.next_tick())
 
     # The agent's effects.
 
@@ -304,8 +245,7 @@ class Worker:
     def _do(self, effect: Effect) -> None:
         match effect:
             case Send():
-                if effect.link == self._number and self._link is not None:
-                    self._put(self._link.say(effect.message))
+                self._uplink.say(effect.link, effect.message)
             case Load():
                 self._load(effect)
             case Look():
