@@ -28,6 +28,7 @@ def test_it_names_url_models_and_a_chat_that_works() -> None:
     text = banner(URL, [_model("base", None), _model("chatty", "{{ x }}")], keys_exist=False)
     assert text.count(URL) == 5
     assert "base " in text
+    assert "\n  roost chat --model chatty\n" in text
     assert _body_of(text)["model"] == "chatty"
     assert "api_key=none" in text
 
@@ -37,12 +38,14 @@ def test_a_base_model_gets_a_completion() -> None:
     text = banner(URL, [_model("base", None)], keys_exist=False)
     assert "/v1/completions" in text
     assert "prompt" in _body_of(text)
+    assert "roost chat" not in text
 
 
 def test_with_keys_the_lines_carry_one() -> None:
     """Once a key exists the lines say where it goes."""
     text = banner(URL, [_model("chatty", "x")], keys_exist=True)
-    assert text.count("YOUR_KEY") == 4
+    assert text.count("YOUR_KEY") == 5
+    assert "\n  ROOST_API_KEY=YOUR_KEY roost chat\n" in text
 
 
 def test_without_models_it_says_how_to_get_one() -> None:

@@ -57,7 +57,7 @@ class Setup(msgspec.Struct, frozen=True):
     turns: int = 6
     first_words: int = 80
     turn_words: int = 12
-    max_tokens: int = 24
+    max_tokens: int = 12
     nodes: int = 2
     slots: int = 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import msgspec
@@ -14,7 +15,7 @@ roost listens on {url}
 
 {models}
 
-try it:
+try it:{talk}
   curl {url}/v1/models{key}{ask}
 
 OpenAI clients: base_url={url}/v1  api_key={api_key}
@@ -22,6 +23,9 @@ OpenAI clients: base_url={url}/v1  api_key={api_key}
 
 stop with Ctrl-C
 """
+
+TALK = """
+  {key}roost chat{model}"""
 
 ASK = """
   curl {url}/v1/{route}{key} \\
@@ -53,6 +57,12 @@ def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool) -> str:
         models=_models(models),
         key=key,
         ask=asked if models else "",
+        talk=TALK.format(
+            key="ROOST_API_KEY=YOUR_KEY " if keys_exist else "",
+            model=f" --model {shlex.quote(name)}" if len(models) > 1 else "",
+        )
+        if chat
+        else "",
         api_key="YOUR_KEY" if keys_exist else "none",
     )
 
