@@ -284,6 +284,18 @@ def test_a_licence_that_asks_for_agreement(
     assert pull(store, Request("hf:org/repo", accepted=True), hub_settings(hub)).fetched
 
 
+def test_a_licence_that_only_the_header_names(store: ModelStore, hub: Hub) -> None:
+    """A source may be silent; then what has arrived waits for somebody to agree."""
+    page = hub.pages[HUB_PATH]
+    page.body, page.linked_etag = tiny(general__license=Typed("str", "gemma")), None
+    with pytest.raises(RoostError, match="--accept-licence"):
+        pull(store, Request(HUB_SOURCE), hub_settings(hub))
+    assert store.list() == ()
+    assert pull(store, Request(HUB_SOURCE, accepted=True), hub_settings(hub)).fetched
+    assert hub.ranges()[-1] is None
+    assert fetched_from(hub) == ["Hub-Model.Q8_0.gguf"]
+
+
 def test_another_file_is_selected(store: ModelStore, hub: Hub) -> None:
     """The name stays and the file behind it is another; what cannot be had changes nothing."""
     listed(hub, "m-Q8_0.gguf", "m-Q4_K_M.gguf")

