@@ -385,3 +385,25 @@ async def test_conversations_leave_a_worker_that_drains() -> None:
         assert again.headers["x-roost-placement"].startswith("moved")
         assert again.headers["x-roost-cached-tokens"] == "10"
         assert (other.calls(PREFILL)[-1].body["prompt"], len(other.calls(DECODE))) == ("more", 1)
+
+
+async def test_a_session_that_is_full_is_begun_anew_from_less() -> None:
+    """The worker says so, the past is made shorter, and the client hears of a move alone."""
+
+    def small(worker: FakeWorker, asked: Asked) -> bytes | None:
+        if asked.path == PREFILL and asked.body["mode"] == "continue":
+            return whole(409, {"error": "full", "reason": "session_full"})
+        if asked.path == PREFILL and len(str(asked.body["prompt"])) > 700:
+            return whole(413, {"error": "long", "reason": "prompt_too_long"})
+        return polite(worker, asked)
+
+    async with fleet("w-a", sampling=True) as (stage, (worker,)):
+        for words in ("My cat is called Tom. " * 20, "I live in Bergen. " * 8, "It rains. " * 8):
+            assert text(await say(stage, words)) == "Hello"
+        worker.mood = small
+        reply = await say(stage, "Where do I live?")
+        assert (reply.status, text(reply)) == (200, "Hello")
+        assert reply.headers["x-roost-placement"] == "moved(compacted)"
+        told = str(worker.calls(PREFILL)[-1].body["prompt"])
+        assert told.endswith("Where do I live?")
+        assert "It rains." in told

@@ -142,6 +142,7 @@ class Compactor:
             prompt_bytes=sum(len(message.content.encode()) for message in prompt.messages),
             max_tokens=effect.max_tokens,
             class_="bulk",
+            needs="turns",
         )
         request = GenerateRequest(
             effect.model, prompt, max_tokens=effect.max_tokens, sampling=Sampling(temperature=0.0)
