@@ -33,6 +33,7 @@ from roost.core.events import StreamEvent
 from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
 from roost.core.snapshots import ModelOffer, NodeStatus, PullView
 from roost.errors import Failure
+from roost.node import refusals
 from roost.node.boarding import no_model
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Restore, StreamKey
@@ -42,11 +43,6 @@ from roost.node.settings import AgentSettings
 from roost.node.views import load_views, runtime_view
 from roost.node.workshop import Workshop
 from roost.wire.messages import Cancel, Credit, Open, Status
-
-DRAINING = Failure("draining", "the node is shutting down")
-FENCED = Failure("fenced", "a newer attempt at the same work has taken over")
-OTHER_WEIGHTS = Failure("model_not_found", "the node has other weights under this name")
-TOO_LATE = Failure("deadline", "the request's deadline passed before the answer was complete")
 
 
 class AgentStatistics(msgspec.Struct, frozen=True):
@@ -252,7 +248,7 @@ class Agent:
         """The grace is over: end every stream, stop every runtime."""
         self._draining = True
         for stream in self._desk:
-            self._workshop.end(stream, DRAINING, now)
+            self._workshop.end(stream, refusals.DRAINING, now)
         self._workshop.unload_all()
         return self._finish_changed(now)
 
@@ -279,7 +275,7 @@ class Agent:
         self._notice_own_sleep(now)
         for stream in self._desk:
             if stream.is_overdue(now):
-                self._workshop.end(stream, TOO_LATE, now)
+                self._workshop.end(stream, refusals.TOO_LATE, now)
                 self._reporter.on_change()
         self._workshop.replace_stalled(now)
         self._workshop.seat_patient(now)
@@ -342,7 +338,7 @@ class Agent:
         return bool(self._vacating) and self._vacating == self._outgoing.links
 
     def _open(self, key: StreamKey, message: Open, now: float) -> list[Effect]:
-        failure = self._why_not(message) if self._owns(message, now) else FENCED
+        failure = self._why_not(message) if self._owns(message, now) else refusals.FENCED
         if failure is not None:
             self._desk.turn_away(key, failure)
             return self._finish(now)
@@ -355,26 +351,26 @@ class Agent:
         standing = "first" if fence is None else self._fences.admit(fence)
         if fence is not None and standing == "higher":
             for stream in self._desk.owned(fence.key):
-                self._workshop.end(stream, FENCED, now)
+                self._workshop.end(stream, refusals.FENCED, now)
         return standing != "stale"
 
     def _why_not(self, message: Open) -> Failure | None:
         """The node's own guard: a gateway's lease is a prediction."""
         if self._draining:
-            return DRAINING
+            return refusals.DRAINING
         model = message.request.model
         offer = self._workshop.offers.get(model)
         if offer is None:
             return no_model(model)
         begun = message.request.continuation
         if begun is not None and begun.digest != offer.digest:
-            return OTHER_WEIGHTS
+            return refusals.OTHER_WEIGHTS
         if message.deadline_s is not None and message.deadline_s <= 0:
-            return TOO_LATE
+            return refusals.TOO_LATE
         limit = self._settings.max_in_flight
         limit = offer.slots if limit is None else limit
         if self._desk.in_flight(model) >= limit or len(self._desk) >= self._settings.streams_max:
-            return Failure("node_busy", "the node is at its own limit", retry_after_s=1)
+            return refusals.BUSY
         return None
 
     def _judged(self, offer: ModelOffer) -> ModelOffer:

@@ -16,12 +16,13 @@ import msgspec
 
 from roost.core.ids import ModelId, TenantId
 from roost.core.snapshots import ModelOffer, PullView
-from roost.node.agent import DRAINING, Agent, AgentStatistics
+from roost.node.agent import Agent, AgentStatistics
 from roost.node.effects import Effect
 from roost.node.inbox import Inbox
 from roost.node.keeping import Keeper, KeepSettings
 from roost.node.perform import Check, Hands, Launch, Report, perform
 from roost.node.pulls import Puller
+from roost.node.refusals import DRAINING
 from roost.node.telemetry import measure
 from roost.observe.logs import Log
 from roost.wire.heartbeat import LinkSettings

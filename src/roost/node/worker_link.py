@@ -14,7 +14,7 @@ from roost.core.ids import ModelId, RequestId, StreamId, TenantId
 from roost.core.request import GenerateRequest
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
-from roost.node.agent import DRAINING
+from roost.node.refusals import DRAINING
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
 from roost.wire.memory import GatewayConnection

@@ -13,6 +13,7 @@ from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
+from roost.node import refusals
 from roost.node.boarding import Clear, known_bytes, no_model
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Load, Look, Prepare, Stop, StreamKey
@@ -25,11 +26,6 @@ from roost.node.sessions import Sessions
 from roost.node.settings import AgentSettings
 from roost.node.stream import Stream
 from roost.wire.messages import Phase
-
-DIED = Failure("runtime_died", "the runtime that served the request ended unexpectedly")
-REPLACED = Failure("runtime_died", "the runtime is being replaced before the request could start")
-CUT_SHORT = Failure("runtime_error", "the runtime ended the stream without a result")
-NOT_LOADED = Failure("load_failed", "the runtime ended while it was loading")
 
 
 class Workshop:
@@ -149,7 +145,7 @@ class Workshop:
         """A runtime has ended, by itself or because it was told to."""
         if self._residency.is_loading(runtime):
             self.sessions.on_gone(runtime)
-            self.on_load_failed(runtime, NOT_LOADED, now)
+            self.on_load_failed(runtime, refusals.NOT_LOADED, now)
             return
         self.progress.over(runtime)
         self.floors.on_gone(runtime)
@@ -161,9 +157,9 @@ class Workshop:
             return
         for stream in list(floor.streams.values()):
             if stream.phase in ("preparing", "seating") and not stream.has_begun:
-                self._recall(floor, stream, DIED, now)
+                self._recall(floor, stream, refusals.DIED, now)
             elif stream.phase != "returning":
-                self.end(stream, DIED, now)
+                self.end(stream, refusals.DIED, now)
         self.floors.remove(floor)
 
     # Streams.
@@ -173,7 +169,7 @@ class Workshop:
         floor = self.floors.get(stream.runtime)
         most, count = stream.prompt_max, len(prepared.tokens)
         if most is not None and count > most:
-            self.on_prepare_failed(stream, _too_long(count, most), now)
+            self.on_prepare_failed(stream, refusals.too_long(count, most), now)
             return
         if not stream.move("prepared"):
             return
@@ -184,13 +180,13 @@ class Workshop:
 
     def on_prepare_failed(self, stream: Stream, failure: Failure, now: float) -> None:
         """It cannot be prepared; a caller's mistake passes through as it is."""
-        if _is_death(failure) and not stream.was_recalled and stream.move("orphaned"):
+        if refusals.is_death(failure) and not stream.was_recalled and stream.move("orphaned"):
             self._put_back(stream, now, is_dead=True)
             return
         if not stream.move("unprepared"):
             return
         self._desk.say_end(stream, failure)
-        self._leave(stream, now, is_stuck=False, is_dead=_is_death(failure))
+        self._leave(stream, now, is_stuck=False, is_dead=refusals.is_death(failure))
 
     def on_credit(self, stream: Stream, messages: int, now: float) -> None:
         """Its gateway reads on."""
@@ -216,7 +212,7 @@ class Workshop:
         if floor is None:
             return
         floor.on_event(stream, event, now)
-        if isinstance(event, Failed) and _is_death(event.failure):
+        if isinstance(event, Failed) and refusals.is_death(event.failure):
             self._retire(floor, now)
             self.floors.unload(floor.runtime)
 
@@ -239,9 +235,9 @@ class Workshop:
             return
         was_left = stream.ended or is_yielding
         is_stuck = failure is not None and was_left and stream.use is not None
-        self._desk.say_end(stream, failure or CUT_SHORT)
+        self._desk.say_end(stream, failure or refusals.CUT_SHORT)
         stream.close()
-        is_dead = failure is not None and _is_death(failure)
+        is_dead = failure is not None and refusals.is_death(failure)
         self._leave(stream, now, is_stuck=is_stuck, is_dead=is_dead)
 
     def end(self, stream: Stream, failure: Failure, now: float) -> None:
@@ -314,10 +310,10 @@ class Workshop:
                 continue
             self.stalls += 1
             # As good as dead to whoever waits for it, and what hangs two is given no third.
-            hung = f"the runtime made no progress for {floor.patience_s():.3g} s and is replaced"
+            hung = refusals.hung(floor.patience_s())
             for stream in list(floor.streams.values()):
                 if stream.phase == "running":
-                    self.end(stream, Failure("runtime_died", hung), now)
+                    self.end(stream, hung, now)
             self._retire(floor, now)
             self.floors.unload(floor.runtime)
 
@@ -391,7 +387,7 @@ class Workshop:
         floor.is_retiring = True
         for stream in list(floor.streams.values()):
             if stream.phase in ("preparing", "seating") and not stream.has_begun:
-                self._recall(floor, stream, REPLACED, now)
+                self._recall(floor, stream, refusals.REPLACED, now)
         self.floors.unload_if_idle(floor)
 
     def _recall(self, floor: Floor, stream: Stream, failure: Failure, now: float) -> None:
@@ -423,13 +419,3 @@ class Workshop:
         self.begin(stream, now)
         if floor is not None:
             self.floors.unload_if_idle(floor)
-
-
-def _too_long(count: int, most: int) -> Failure:
-    text = f"the prompt has {count} tokens, and whoever asked allows {most}"
-    return Failure("context_length_exceeded", text)
-
-
-def _is_death(failure: Failure) -> bool:
-    """Whether the runtime itself is over; its own report of that may come later."""
-    return failure.reason == "runtime_died"
