@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import cast
@@ -22,7 +21,7 @@ from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged
 from tests.gateway.puppet import Puppet, status
-from tests.gateway.test_infer import PATH, RELAY, events, ran, texts, turn
+from tests.gateway.test_infer import PATH, RELAY, events, texts, turn
 
 TOO_LONG = Failure("context_length_exceeded", "The prompt does not fit the context.")
 RULES = CompactionSettings(summariser="extractive", budget_tokens=230, summary_max_tokens=60)
@@ -82,6 +81,22 @@ async def grown(stage: Stage, turns: int = 6) -> None:
     for number in range(turns):
         fact = FACTS[number] if number < len(FACTS) else "Go on please."
         assert (await spoken(stage, fact)).status == 200
+
+
+def made(stage: Stage, trigger: str, outcome: str) -> Callable[[], bool]:
+    """Whether a past has been made shorter for this reason, by this one's summary."""
+    value = stage.gateway.metrics.value
+    return lambda: value("roost_compactions_total", trigger, outcome) == 1
+
+
+def refusing(node: Puppet) -> Callable[[Open], None]:
+    """Let a node refuse every turn, and say nothing when a summary is asked for then."""
+
+    def answer(opened: Open) -> None:
+        if not asks_for_summary(opened):
+            node.refuse(opened.stream, TOO_LONG)
+
+    return answer
 
 
 def label(reply: Reply) -> str:
@@ -148,6 +163,7 @@ async def test_the_models_own_summary_is_used_if_it_keeps_the_facts() -> None:
             say(node, opened, GOOD) if asks_for_summary(opened) else say(node, opened)
         )
         await grown(stage)
+        await until(made(stage, "proactive", "model"), what="it is summed up ahead")
         reply = await spoken(stage, "And now?")
         assert label(reply) == "moved(compacted)"
         summary, last = node.opened[-2:]
@@ -158,7 +174,6 @@ async def test_the_models_own_summary_is_used_if_it_keeps_the_facts() -> None:
         assert words(summary) not in words(last)
         asked = (await ask(stage.port, "GET", f"/roost/v1/requests/{summary.request_id}")).json()
         assert (asked["class_"], asked["outcome"]) == ("bulk", "complete")
-        assert stage.gateway.metrics.value("roost_compactions_total", "proactive", "model") == 1
 
 
 @pytest.mark.parametrize("how", ["forgets", "repeats", "fails", "is slow"])
@@ -179,34 +194,46 @@ async def test_a_bad_summary_costs_no_fact(how: str) -> None:
     async with talking(rules) as (stage, node):
         node.on_open = lambda opened: answer(node, opened)
         await grown(stage)
+        await until(made(stage, "proactive", "extractive"), what="it is summed up all the same")
         reply = await spoken(stage, "And now?")
         assert label(reply) == "moved(compacted)"
         assert all(fact in words(node.opened[-1]) for fact in FACTS[:2])
-        assert stage.gateway.metrics.value("roost_compactions_total", "proactive", "extractive")
         if how == "is slow":
             await until(lambda: node.cancelled == [node.opened[-2].stream], what="it is stopped")
 
 
-async def test_a_client_that_leaves_while_its_past_is_summed_up_changes_nothing() -> None:
-    """The summary is stopped, the next turn begins, and every word is there."""
-    async with talking(BY_MODEL) as (stage, node):
+async def test_nobody_who_talks_waits_for_a_summary_ahead_of_time() -> None:
+    """A turn that comes while a model sums up goes on from the facts at once."""
+    rules = msgspec.structs.replace(BY_MODEL, summary_wait_s=60.0)
+    async with talking(rules) as (stage, node):
         node.on_open = lambda opened: None if asks_for_summary(opened) else say(node, opened)
         await grown(stage)
-        client = await stage.client()
-        client.send("POST", PATH, turn("Never mind."))
-        await until(ran(node, 7), what="a summary is asked for")
-        client.close()
+        await until(lambda: asks_for_summary(node.opened[-1]), what="a summary is asked for")
         summary = node.opened[-1]
-        await until(lambda: node.cancelled == [summary.stream], what="it is stopped")
-        node.release(summary.stream)
-        node.on_open = lambda opened: (
-            say(node, opened, GOOD) if asks_for_summary(opened) else say(node, opened)
-        )
         reply = await spoken(stage, "And now?")
         assert label(reply) == "moved(compacted)"
+        assert all(fact in words(node.opened[-1]) for fact in FACTS[:2])
+        await until(lambda: node.cancelled == [summary.stream], what="it is stopped")
+
+
+async def test_a_client_that_leaves_while_its_past_is_summed_up_changes_nothing() -> None:
+    """The summary is stopped, the next turn begins, and every word is there."""
+    rules = msgspec.structs.replace(BY_MODEL, budget_tokens=100_000)
+    async with talking(rules) as (stage, node):
+        await grown(stage, 8)
+        node.on_open = refusing(node)
+        client = await stage.client()
+        client.send("POST", PATH, turn("Never mind."))
+        await until(lambda: asks_for_summary(node.opened[-1]), what="a summary is asked for")
+        summary = node.opened[-1]
+        client.close()
+        await until(lambda: node.cancelled == [summary.stream], what="it is stopped")
+        node.release(summary.stream)
+        node.on_open = lambda opened: say(node, opened)
+        reply = await spoken(stage, "And now?")
+        assert label(reply) == "warm"
+        assert len(texts(node.opened[-1])) == 17
         assert "Never mind." not in words(node.opened[-1])
-        shown = (await ask(stage.port, "GET", "/roost/v1/conversations/c1")).json()
-        assert len(cast("list[object]", shown["messages"])) == 14
 
 
 def fits(node: Puppet, most: int) -> Callable[[Open], None]:
@@ -272,9 +299,7 @@ async def test_a_turn_is_cancelled_by_its_id_while_its_past_is_summed_up() -> No
     rules = msgspec.structs.replace(BY_MODEL, budget_tokens=100_000)
     async with talking(rules) as (stage, node):
         await grown(stage, 8)
-        node.on_open = lambda opened: (
-            None if asks_for_summary(opened) else node.refuse(opened.stream, TOO_LONG)
-        )
+        node.on_open = refusing(node)
         client = await stage.client()
         client.send("POST", PATH, turn("And now?"), x_request_id="mine")
         await until(lambda: asks_for_summary(node.opened[-1]), what="a summary is asked for")
@@ -306,17 +331,14 @@ async def test_where_kv_is_scarce_the_largest_idle_ones_become_smaller() -> None
         fresh = await ask(stage.port, "POST", PATH, turn("Hello", "c2"))
         assert fresh.status == 200
         await until(lambda: asks_for_summary(node.opened[-1]), what="a summary is asked for")
-        summary, before = node.opened[-1], len(node.opened)
-        waiting = asyncio.ensure_future(spoken(stage, "And now?"))
-        registry = stage.gateway.infer.conversations
-        await until(lambda: registry.counts().waiting == 1, what="the turn waits")
-        assert len(node.opened) == before
-        say(node, summary, GOOD)
-        reply = await waiting
+        assert stage.gateway.infer.conversations.counts().active == 1
+        say(node, node.opened[-1], GOOD)
+        await until(made(stage, "kv_pressure", "model"), what="it is smaller")
+        reply = await spoken(stage, "And now?")
         assert label(reply) == "moved(compacted)"
         assert texts(node.opened[-1])[1] == f"assistant: {MARK}{GOOD}"
-        made = cast("dict[str, object]", (await receipt(stage, reply))["compacted"])
-        assert made["trigger"] == "kv_pressure"
+        told = cast("dict[str, object]", (await receipt(stage, reply))["compacted"])
+        assert told["trigger"] == "kv_pressure"
 
 
 async def test_a_past_that_is_due_becomes_shorter_on_its_way_to_another_node() -> None:
@@ -337,11 +359,13 @@ async def test_a_past_that_is_due_becomes_shorter_on_its_way_to_another_node() -
         assert reply.headers["x-roost-node"] == "n2"
 
 
-async def test_a_turn_may_be_cancelled_while_its_past_is_summed_up() -> None:
-    """By its id, or by its client's own time: it ends at once, and so does the summary."""
-    async with talking(BY_MODEL) as (stage, node):
-        node.on_open = lambda opened: None if asks_for_summary(opened) else say(node, opened)
-        await grown(stage)
-        reply = await ask(stage.port, "POST", PATH, turn("Quick!", roost={"timeout_ms": 80}))
+async def test_a_turn_keeps_its_clients_time_while_its_past_is_summed_up() -> None:
+    """It ends when that is over, and so does the summary."""
+    rules = msgspec.structs.replace(BY_MODEL, budget_tokens=100_000)
+    async with talking(rules) as (stage, node):
+        await grown(stage, 8)
+        node.on_open = refusing(node)
+        reply = await ask(stage.port, "POST", PATH, turn("Quick!", roost={"timeout_ms": 150}))
         assert reply.status == 504
+        assert asks_for_summary(node.opened[-1])
         await until(lambda: node.cancelled == [node.opened[-1].stream], what="it is stopped")

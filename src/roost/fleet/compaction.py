@@ -12,7 +12,7 @@ twice at once. A job that ends in the middle, for whatever reason, has changed n
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -97,6 +97,16 @@ class Compaction:
         relieving = any(one.trigger == "kv_pressure" for one in self._jobs.values())
         return 0 if relieving else self._settings.batch
 
+    def is_ahead(self, tokens: int, ctx: Callable[[], int]) -> bool:
+        """Whether a past of so many tokens is to become shorter before anybody goes on from it.
+
+        What takes no time is done when it is needed; a model's summary is worth to be begun early.
+        """
+        if self._settings.summariser != "model":
+            return False
+        least = int(self._settings.threshold * self._settings.budget_tokens)
+        return tokens >= least or 0 < int(self._settings.threshold * ctx()) <= tokens
+
     # --- events
 
     def on_turn(self, job: RequestId, asked: Asked, now: float) -> list[CompactionEffect]:
@@ -115,12 +125,14 @@ class Compaction:
     ) -> list[CompactionEffect]:
         """Compact a conversation that nobody talks in, whose lock was taken for it.
 
-        One that leaves its node keeps its words as long as they are not due to become fewer.
+        Only where KV is scarce before it is due: a past keeps its words as long as it may.
         """
         assert job not in self._jobs, "a piece of work begins once"
+        self._forget(now)
         one = _Job(asked, asked.kept, now, trigger)
         self._jobs[job] = one
-        early = trigger == "worker_drain" and not self._is_due(asked)
+        early = trigger != "kv_pressure" and not self._is_due(asked)
+        early = early or (trigger == "proactive" and asked.key in self._compacted_s)
         if self._is_off or early or not compacting.has_head(one.kept, self._settings.tail_pairs):
             return [Go(job, one.kept)]
         return self._start(job, trigger, now)
@@ -147,6 +159,15 @@ class Compaction:
         self._patience.drop(job)
         return self._judged(job, text, now)
 
+    def on_hurry(self, job: RequestId, now: float) -> list[CompactionEffect]:
+        """Somebody waits for this work: a summary that is there at once has to do."""
+        one = self._jobs.get(job)
+        if one is None or not one.is_summarising:
+            return []
+        one.is_summarising = False
+        self._patience.drop(job)
+        return [Stop(job), *self._judged(job, None, now)]
+
     def on_over(self, job: RequestId) -> list[CompactionEffect]:
         """Whoever the job was for is gone, or has what it wanted."""
         one = self._jobs.pop(job, None)
@@ -157,8 +178,7 @@ class Compaction:
         """Time passed; due when `next_tick` says so, and harmless at any other time."""
         out: list[CompactionEffect] = []
         for job in self._patience.due(now):
-            self._jobs[job].is_summarising = False
-            out += [Stop(job), *self._judged(job, None, now)]
+            out += self.on_hurry(job, now)
         return out
 
     def next_tick(self) -> float | None:

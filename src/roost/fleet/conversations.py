@@ -106,6 +106,11 @@ class Conversations:
         waiting = len(self._keys) - len(self._active)
         return ConversationCounts(len(self._active), len(self._idle), waiting)
 
+    def is_awaited(self, key: ConversationKey) -> bool:
+        """Whether a turn waits for whoever has this conversation now."""
+        talk = self._active.get(key)
+        return talk is not None and bool(talk.waiting)
+
     def held(self) -> Mapping[ModelId, int]:
         """How many tokens of KV the conversations known here should have, by model."""
         return self._held

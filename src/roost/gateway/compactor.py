@@ -31,7 +31,7 @@ from roost.gateway.turn import Turn
 
 if TYPE_CHECKING:
     from roost.core.compacted import Trigger
-    from roost.core.ids import ModelId, RequestId
+    from roost.core.ids import ConversationKey, ModelId, RequestId
     from roost.fleet.compacting import CompactionSettings
     from roost.fleet.relay_effects import RelayEffect
     from roost.gateway.archive import Archive
@@ -76,6 +76,7 @@ class Compactor:
         self._new_id = RequestIds()
         self._done: dict[RequestId, Shortened] = {}
         self._summaries: dict[RequestId, Turn] = {}
+        self._works: dict[ConversationKey, RequestId] = {}
         self._alarm = Alarm(asyncio.get_running_loop(), self._tick)
 
     def ctx(self, model: ModelId) -> int:
@@ -88,16 +89,27 @@ class Compactor:
         self._done[job] = done
         self._perform(self._machine.on_turn(job, asked, self._mind.now_s))
 
-    def work(self, asked: Asked, trigger: Trigger, done: Shortened) -> None:
-        """Make a past shorter that nobody goes on from now; its lock is held for this."""
-        job = self._new_id()
+    def work(self, job: RequestId, asked: Asked, trigger: Trigger, done: Shortened) -> None:
+        """Make a past shorter that nobody goes on from now; its lock is held for this `job`."""
 
         def over(kept: KeptConversation | None) -> None:
+            del self._works[asked.key]
             self.over(job)
             done(kept)
 
+        self._works[asked.key] = job
         self._done[job] = over
         self._perform(self._machine.on_work(job, asked, trigger, self._mind.now_s))
+
+    def hurry(self, key: ConversationKey) -> None:
+        """A turn waits for work on its conversation, if there is any: that goes without a model."""
+        job = self._works.get(key)
+        if job is not None:
+            self._perform(self._machine.on_hurry(job, self._mind.now_s))
+
+    def is_ahead(self, model: ModelId, tokens: int) -> bool:
+        """Whether a past of so many tokens is to be made shorter before its next turn comes."""
+        return self._machine.is_ahead(tokens, lambda: self.ctx(model))
 
     def too_long(self, job: RequestId) -> None:
         """A node has refused a turn's prompt for its length."""

@@ -94,7 +94,7 @@ class Handovers:
         tenant, kept = whole
         model = move.pin.model
         asked = Asked(move.key, tenant, model, kept, ctx=self._compactor.ctx(model))
-        self._compactor.work(asked, "worker_drain", partial(self._send, move, tenant))
+        self._compactor.work(move.job, asked, "worker_drain", partial(self._send, move, tenant))
 
     def _send(self, move: Move, tenant: TenantId, kept: KeptConversation | None) -> None:
         assert kept is not None, "nobody refuses work in the background"

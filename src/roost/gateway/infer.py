@@ -34,10 +34,10 @@ from roost.fleet.conversations import Conversations, ConversationSettings, conve
 from roost.fleet.relay import RelaySettings
 from roost.gateway.alarm import Alarm
 from roost.gateway.asked import Twins, twins
+from roost.gateway.background import Background
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.infer_outlet import InferOutlet
 from roost.gateway.parsing import fingerprint, measured, of_real_model
-from roost.gateway.relief import Relief
 from roost.gateway.speech import Speech
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Infer:
         self._archive = archive
         self._settings = settings
         self.conversations = Conversations(settings.conversations)
-        self._relief = Relief(mind, archive, compactor, self.conversations, self.on_worked)
+        self._background = Background(mind, archive, compactor, self.conversations, self.on_worked)
         self._speeches: dict[RequestId, Speech] = {}
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(self._loop, self._tick)
@@ -179,7 +179,9 @@ class Infer:
         is_new = self.conversations.state(key) == "none"
         self._perform(self.conversations.on_turn(key, request, self._mind.now_s))
         if is_new:
-            self._relief.on_new()
+            self._background.on_new()
+        else:
+            self._compactor.hurry(key)
 
     def _keep_time(self, speech: Speech) -> None:
         """Keep the client's own time, as long as no coordinator does."""
@@ -316,7 +318,8 @@ class Infer:
             return
         if self._mind.coordinator.holds(turn.terms.request_id, turn.attempt):
             # The next attempt would be taken for this one.
-            turn.on_answer(speech.refusal or ELSEWHERE)
+            assert speech.refusal is not None, "only what was refused comes here"
+            turn.on_answer(speech.refusal)
             return
         self._compactor.too_long(turn.terms.request_id)
 
@@ -355,14 +358,18 @@ class Infer:
             self._archive.note(said, _nothing)
         # A place that is still being given back would send the next turn away from its KV.
         wait_s = self._settings.release_wait_s
-        self._mind.when_free(turn, wait_s, partial(self._ended, turn.terms.request_id, speech.pin))
+        self._mind.when_free(turn, wait_s, partial(self._ended, speech))
 
     def on_worked(self, effects: list[ConversationEffect]) -> None:
         """Work on a conversation in the background is over: turns that came meanwhile begin."""
         self._perform(effects)
 
-    def _ended(self, request: RequestId, pin: Pin | None) -> None:
-        self._perform(self.conversations.on_ended(request, pin, self._mind.now_s))
+    def _ended(self, speech: Speech) -> None:
+        terms, now = speech.turn.terms, self._mind.now_s
+        self._perform(self.conversations.on_ended(terms.request_id, speech.pin, now))
+        if not terms.require:
+            # Whoever insists on its KV will want to find it.
+            self._background.on_idle(speech.key)
 
     # --- what failures mean here
 

@@ -18,7 +18,9 @@ def nobody_is_held_for_long(history: History) -> Iterator[str]:
     """Who is ready has a slot after the wait that is allowed, and what has to be moved then."""
     limits = {kept.life: kept for kept in history.aside}
     for run in history.runs:
-        kept = limits[run.life]
+        kept = limits.get(run.life)
+        if kept is None:
+            continue
         moves_s = 2 * MOVE_WITHIN_S if kept.ram_bytes_max else 0.0
         allowed_s = kept.shared_wait_s + moves_s + SEATED_WITHIN_S
         waited_s = run.began_s - run.ready_s
@@ -36,7 +38,7 @@ def beginnings_are_computed_once(history: History) -> Iterator[str]:
     for run in history.runs:
         places[run.life, run.runtime].append(run)
     for (life, _), runs in places.items():
-        kept = limits[life]
+        kept = limits.get(life, Kept(life))
         for run in runs if kept.ram_bytes_max else ():
             leaders = [one for one in runs if _computes(one, run, history)]
             shared = max((_common(one, run) for one in leaders), default=0)

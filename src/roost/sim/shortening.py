@@ -94,6 +94,7 @@ class Shortening:
         self._alarm = Alarm(process, self._tick)
         self._notes: dict[ConversationKey, Summary | None] = {}
         self._began_s: dict[RequestId, float] = {}
+        self._works: dict[RequestId, ConversationKey] = {}
         self._summaries: dict[RequestId, RequestId] = {}
         self._count = 0
 
@@ -123,8 +124,13 @@ class Shortening:
 
     def work(self, job: RequestId, asked: Asked, trigger: Trigger) -> None:
         """Somebody has taken a conversation's lock to make its past shorter."""
-        self._began_s[job] = self._now
+        self._began_s[job], self._works[job] = self._now, asked.key
         self.perform(self.machine.on_work(job, asked, trigger, self._now))
+
+    def hurry(self, key: ConversationKey) -> None:
+        """A turn waits for work on its conversation, if there is any."""
+        for job in [job for job, of in self._works.items() if of == key]:
+            self.perform(self.machine.on_hurry(job, self._now))
 
     def too_long(self, job: RequestId) -> None:
         """A node does not take the turn's prompt."""
@@ -134,6 +140,7 @@ class Shortening:
     def over(self, job: RequestId) -> None:
         """A turn, or a piece of work, is over."""
         self._began_s.pop(job, None)
+        self._works.pop(job, None)
         self.perform(self.machine.on_over(job))
 
     def perform(self, effects: list[CompactionEffect]) -> None:

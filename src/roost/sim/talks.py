@@ -123,6 +123,8 @@ class Talks:
         self._perform(self.registry.on_turn(key, terms.request_id, self._now))
         if is_new:
             self._relieve()
+        else:
+            self.shortening.hurry(key)
 
     def recall(self, speech: Speech) -> tuple[Message, ...]:
         """What was said before."""
@@ -152,7 +154,14 @@ class Talks:
         self.shortening.over(request)
         if not speech.kept:
             self._note(speech, answered, pin)
-        return lambda: self._perform(self.registry.on_ended(request, pin, self._now))
+        return partial(self._ended, speech, pin)
+
+    def _ended(self, speech: Speech, pin: Pin | None) -> None:
+        self._perform(self.registry.on_ended(speech.terms.request_id, pin, self._now))
+        kept = self.registry.pin(speech.key)
+        ahead = self.shortening.machine.is_ahead
+        if kept is not None and ahead(kept.tokens, partial(self._ctx, kept.model)):
+            self.work(speech.key, "proactive")
 
     def _note(self, speech: Speech, answered: str, pin: Pin | None) -> None:
         speech.kept = True

@@ -1,4 +1,8 @@
-"""SHELL: where named conversations hold too much KV, the largest idle ones become smaller."""
+"""SHELL: pasts made shorter while nobody talks: ahead of the next turn, or where KV is scarce.
+
+A conversation is taken as a turn takes it, so its next turn waits; but not for a model: whoever
+comes meanwhile has the summary that is being written replaced by the one that is there at once.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from roost.gateway.request_ids import RequestIds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roost.core.compacted import Trigger
     from roost.core.ids import ConversationKey, RequestId, TenantId
     from roost.errors import Failure
     from roost.fleet.conversation_effects import ConversationEffect
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from roost.gateway.mind import Mind
 
 
-class Relief:
+class Background:
     """Compacts conversations that nobody talks in; `worked` is told what the registry asks for."""
 
     def __init__(
@@ -44,9 +49,18 @@ class Relief:
     def on_new(self) -> None:
         """One more conversation has begun: see whether the others leave room for its KV."""
         for key in self._conversations.largest(self._compactor.relief(self._kv_bytes)):
-            job = self._new_id()
-            if self._conversations.on_work(key, job):
-                self._archive.recall_whole(key, partial(self._begin, key, job))
+            self._take(key, "kv_pressure")
+
+    def on_idle(self, key: ConversationKey) -> None:
+        """A turn has ended: if its past is due, and a model is to sum it up, that is done now."""
+        pin = self._conversations.pin(key)
+        if pin is not None and self._compactor.is_ahead(pin.model, pin.tokens):
+            self._take(key, "proactive")
+
+    def _take(self, key: ConversationKey, trigger: Trigger) -> None:
+        job = self._new_id()
+        if self._conversations.on_work(key, job):
+            self._archive.recall_whole(key, partial(self._begin, key, job, trigger))
 
     def _kv_bytes(self) -> int:
         """What they hold by exact counts of tokens and what each model's token takes."""
@@ -59,6 +73,7 @@ class Relief:
         self,
         key: ConversationKey,
         job: RequestId,
+        trigger: Trigger,
         whole: tuple[TenantId, KeptConversation] | Failure | None,
     ) -> None:
         pin = self._conversations.pin(key)
@@ -67,7 +82,9 @@ class Relief:
             return
         tenant, kept = whole
         asked = Asked(key, tenant, pin.model, kept, ctx=self._compactor.ctx(pin.model))
-        self._compactor.work(asked, "kv_pressure", partial(self._ended, key, job))
+        self._compactor.work(job, asked, trigger, partial(self._ended, key, job))
+        if self._conversations.is_awaited(key):
+            self._compactor.hurry(key)
 
     def _ended(self, key: ConversationKey, job: RequestId, kept: KeptConversation | None) -> None:
         pin = self._conversations.pin(key)
