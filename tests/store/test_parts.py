@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.errors import RoostError
-from roost.store.gguf import read_header
+from roost.store.gguf import Header, read_header
 from roost.store.parts import Variant, check_shards, choose, shards_beside, variants
 from tests.store.gguf_writer import shards, tiny
 
@@ -118,6 +120,24 @@ def test_headers_have_to_agree_with_the_names() -> None:
     assert "part 2 is not the one" in headers([one, three, two])[0]
     assert "part 3 is not the one" in headers([one, two, two])[0]
     assert "1 parts and 2 are here" in headers([tiny(), tiny()])[0]
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["split.no", "split.count", "split.tensors.count"]),
+            st.one_of(st.integers(), st.floats(), st.booleans(), st.text(max_size=3)),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_whatever_headers_say_of_a_split_is_judged(said: list[dict[str, int]]) -> None:
+    """Values of any type and size are agreement or a verdict, and nothing else is raised."""
+    made = [Header(3, dict(metadata), 1, 32, 0, 0) for metadata in said]
+    with contextlib.suppress(RoostError):
+        check_shards(made)
+        assert len(made) == 1 or said[0]["split.count"] == len(made)
 
 
 def test_tensors_that_are_nowhere_are_found_out() -> None:
