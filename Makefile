@@ -8,7 +8,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-homecoming demo docs format clean
+.PHONY: help install check test test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-prefix bench-homecoming demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench-sessions: $(STAMP) ## a next turn's first token, wherever its KV was; MODE
 
 bench-homecoming: $(STAMP) ## how much of a next turn is cached, on two nodes; MODEL=file.gguf
 	$(BIN)/python -m roost.bench.homecoming --real $(MODEL)
+
+bench-prefix: $(STAMP) ## eight requests with one long beginning, beside stock llama.cpp; MODEL=file.gguf
+	$(BIN)/python -m roost.bench.prefix --real $(MODEL)
 
 bench-overload: $(STAMP) ## goodput, refusals and recovery at ten times the capacity
 	$(BIN)/python -m roost.bench.overload

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -87,6 +88,32 @@ def post(url: str, body: dict[str, object]) -> socket.socket:
 
 
 LONG = {"messages": [{"role": "user", "content": "Tell a very long story."}], "ignore_eos": True}
+
+
+def test_two_at_once_compute_their_beginning_once(served: Roost, openai: Client) -> None:
+    """On slots that share nothing by themselves: the second begins with a copy of the first's."""
+    beginning = "You are one of several agents. " + "river stone cloud tree bird house " * 50
+
+    def ask(number: int) -> tuple[int, int]:
+        answer = openai(served.url()).chat.completions.create(
+            model=MODEL,
+            messages=[
+                {"role": "system", "content": beginning},
+                {"role": "user", "content": f"You are number {number}"},
+            ],
+            max_tokens=2,
+        )
+        assert answer.choices[0].message.content
+        usage = answer.usage
+        assert usage is not None
+        assert usage.prompt_tokens_details is not None
+        return usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens or 0
+
+    with ThreadPoolExecutor(SLOTS) as pool:
+        (prompt, least), (_, most) = sorted(pool.map(ask, range(SLOTS)), key=lambda one: one[1])
+    assert prompt > 300
+    assert least < 32
+    assert most >= prompt - 16
 
 
 def test_a_real_model_answers_greedy_twice_alike(served: Roost, openai: Client) -> None:

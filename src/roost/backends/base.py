@@ -29,10 +29,11 @@ What every runtime promises (and `roost.testing.conformance` checks):
    a `continuation` goes on behind exactly those tokens: what it says, after the text of them, is
    the whole answer, stop strings across the seam included. They count as prompt, and towards
    `max_tokens`; an answer that has no room left is finished at once.
-12. States. What a free slot holds can be written to a file and read back into any free slot, where
-    it is as good as before, and neighbours notice nothing. A file that is not as it was saved, to
-    its size, is refused before native code sees it: it raises `RoostError` and leaves the slot
-    empty. Whoever keeps files where bytes can change has to check more than that.
+12. States. What a free slot holds can be written to a file and read back into any free slots, where
+    it is as good as before, also to prompts that share only its beginning, and neighbours notice
+    nothing. A file that is not as it was saved, to its size, is refused before native code sees
+    it: it raises `RoostError` and leaves the slot empty. Whoever keeps files where bytes can change
+    has to check more than that.
 
 Foreign exceptions are translated into `RoostError` inside the backend and nowhere else.
 """

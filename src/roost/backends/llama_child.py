@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 
 import msgspec
 
@@ -47,12 +48,25 @@ def params_of(launch: Launch) -> object:
     return params
 
 
-def serve(launch: Launch) -> int:
+def stock_of(launch: Launch) -> object:
+    """Take model, room and address from a launch, and leave all else as it comes, to compare."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = launch.model_path
+    params.n_ctx = launch.total_ctx
+    params.n_parallel = launch.slots
+    params.hostnames = ["127.0.0.1"]
+    params.port = launch.port
+    return params
+
+
+def serve(launch: Launch, translated: Callable[[Launch], object] = params_of) -> int:
     """Load the model and serve until a signal ends the process; returns 1 if it does not load."""
     import xllamacpp
 
     try:
-        server = xllamacpp.Server(params_of(launch))
+        server = xllamacpp.Server(translated(launch))
     except RuntimeError:
         return 1
     assert server.listening_address

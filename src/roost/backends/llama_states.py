@@ -2,13 +2,15 @@
 
 Not every model comes back from a file as it was: those with sliding windows or recurrent states may
 restore to nothing, or to something else. So it is tried before it is offered, with this very model:
-the restored slot has to spare the same prefill, and to say the same next.
+the restored slot has to spare the same prefill, and to say the same next; then once more while
+another slot runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +19,7 @@ import msgspec
 from roost.backends import checks
 from roost.backends.base import SavedState
 from roost.backends.llama_answer import Timings
-from roost.backends.llama_http import Lost
+from roost.backends.llama_http import Exchange, Lost
 from roost.backends.llama_link import Link
 from roost.backends.llama_places import ensure_folder
 from roost.errors import RoostError, fail
@@ -26,6 +28,8 @@ PROBE_TOKENS = 32
 PROBE_BEYOND_TOKENS = 64
 """How far the trial goes beyond a sliding window: what fits into the window proves nothing."""
 PROBE_MORE_TOKENS = 3
+PROBE_BESIDE_TOKENS = 128
+"""Of an answer that runs on another slot meanwhile; it is left before it is through."""
 PROBE_TIMEOUT_S = 30.0
 REUSED_MIN = 0.9
 """Share of the restored tokens that have to be of use; a window may recompute its last few."""
@@ -170,12 +174,52 @@ async def _tried(link: Link, states: LlamaStates, slots: int, plan: ProbePlan) -
     await states.erase(0)
     await states.restore(there, "probe", saved)
     again = await _said(link, there, begin + more)
+    holds = await _holds_beside(link, states, slots, begin + more) if slots > 1 else True
     await states.erase(there)
     _discard(Path(states.folder, "probe"))
-    reused = again.timings.cache_n >= REUSED_MIN * plan.length
+    reused = holds and again.timings.cache_n >= REUSED_MIN * plan.length
     if saved.tokens < plan.length or not reused:
         return 0
     return -(-saved.size_bytes // saved.tokens) if again.content == kept.content else 0
+
+
+async def _holds_beside(
+    link: Link, states: LlamaStates, slots: int, tokens: tuple[int, ...]
+) -> bool:
+    """Whether the last slot comes back, into another one if there is any, while the first runs."""
+    there = slots - 1
+    back = there - 1 if slots > 2 else there
+    async with _neighbour(link, 0, tokens[:1]):
+        saved = await states.save(there, "probe")
+        await states.erase(there)
+        await states.restore(back, "probe", saved)
+        again = await _said(link, back, tokens)
+        await states.erase(back)
+    await states.erase(0)
+    return again.timings.cache_n >= REUSED_MIN * len(tokens)
+
+
+@contextlib.asynccontextmanager
+async def _neighbour(link: Link, slot: int, tokens: tuple[int, ...]) -> AsyncIterator[None]:
+    """Keep an answer running on a slot."""
+    body = {
+        "prompt": tokens,
+        "n_predict": PROBE_BESIDE_TOKENS,
+        "id_slot": slot,
+        "cache_prompt": False,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    exchange = Exchange(link.place)
+    try:
+        await exchange.send("POST", "/completion", msgspec.json.encode(body))
+        if await exchange.status() != 200:
+            raise Lost("it does not run two at a time")
+        yield
+        await exchange.close()
+        await link.until_free(slot)
+    finally:
+        exchange.drop()
 
 
 async def _said(link: Link, slot: int, tokens: tuple[int, ...]) -> _Answer:

@@ -21,10 +21,10 @@ GATEWAY_CORE, LOAD_CORE = 0, 1
 
 
 def pinned(
-    command: Sequence[str], core: int, *, log: Path | None = None
+    command: Sequence[str], core: int | None, *, log: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a command on one core, in a process group of its own; it ends with this process."""
-    cores = {core % (os.cpu_count() or 1)}
+    """Start a command on one core, or any, in a process group that ends with this process."""
+    cores = {core % (os.cpu_count() or 1)} if core is not None else set[int]()
     out = log.open("wb") if log is not None else subprocess.PIPE
     return subprocess.Popen(
         command,
@@ -38,7 +38,7 @@ def pinned(
 
 def _prepare(cores: set[int], die_with_parent: Callable[[], object] | None) -> None:
     """Stay on these cores; where that cannot be said, the figures are only rougher."""
-    if hasattr(os, "sched_setaffinity"):
+    if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     if die_with_parent is not None:
         die_with_parent()

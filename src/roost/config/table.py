@@ -120,7 +120,7 @@ TABLE: tuple[Setting, ...] = (
         "Shared beginnings worth one prefill.",
         least=16,
     ),
-    _seconds("sessions.shared_wait_s", 30, "For another's prefill; 0 waits for none.", 0),
+    _seconds("sessions.shared_wait_s", 60, "For another's prefill; 0 waits for none.", 0),
     _seconds("sessions.idle_s", 3600, "Until an idle conversation is forgotten."),
     _seconds("sessions.move_timeout_s", 10, "For putting one aside or bringing it back."),
     Setting("worker_api", "", "", "HOST:PORT for system 1's /worker routes; empty serves none."),

@@ -58,7 +58,7 @@ class SessionSettings(msgspec.Struct, frozen=True):
     idle_s: float = 3600.0
     disk_rest_s: float = 60.0
     shared_tokens_min: int = 256
-    shared_wait_s: float = 30.0
+    shared_wait_s: float = 60.0
 
 
 @dataclass(slots=True)

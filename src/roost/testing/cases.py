@@ -76,6 +76,7 @@ CASES = (
     Case("states come back", 12, states.states_come_back, STATE),
     Case("saving changes nothing", 12, states.saving_changes_nothing, STATE),
     Case("states do not disturb", 12, states.states_do_not_disturb, (*STATE, TWO[1])),
+    Case("states are shared", 12, states.states_are_shared, STATE),
     Case("bad states are refused", 12, states.bad_states_are_refused, STATE),
     Case("a lost folder is made again", 12, states.lost_folder_is_made_again, STATE),
     Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),

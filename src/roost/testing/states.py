@@ -64,6 +64,22 @@ async def states_do_not_disturb(stand: Stand) -> None:
         require(cached > 0, "nothing came back beside a stream that runs")
 
 
+async def states_are_shared(stand: Stand) -> None:
+    """One file fills two slots, and each goes on from its beginning in its own way."""
+    states, saved, prepared = await _saved(stand)
+    common = len(prepared.tokens) - len(prepared.tokens) // 4
+    for slot in (0, 1):
+        await states.restore(slot, NAME, saved)
+    for slot in (0, 1):
+        ending = prepared.tokens[4 + slot : 12 + slot]
+        tokens = (*prepared.tokens[:common], *ending)
+        more = await stand.runtime.prepare(stand.request(TokensPrompt(tokens), 4))
+        cached = (await stand.run(more, slot, reuse=True)).started.cached_tokens
+        require(
+            0.9 * common <= cached < len(tokens), f"{cached} of {common} tokens were found again"
+        )
+
+
 async def bad_states_are_refused(stand: Stand) -> None:
     """Files that are missing, cut or foreign leave an empty slot and a healthy runtime."""
     states, saved, prepared = await _saved(stand)
