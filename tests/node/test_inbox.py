@@ -69,5 +69,5 @@ async def test_a_wait_ends_with_its_time() -> None:
     assert inbox.take() == 1
     began = loop.time()
     await inbox.wait(0.01)
-    assert 0.005 < loop.time() - began < 1.0
+    assert 0.005 < loop.time() - began < 60.0
     inbox.close()

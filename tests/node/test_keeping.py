@@ -172,7 +172,7 @@ async def test_a_runtime_that_does_not_answer_costs_a_bounded_time(
         states.move_s = 30.0
         began_s = time.monotonic()
         await node.talk("b", 2, eventually)
-        assert time.monotonic() - began_s < 3.0
+        assert time.monotonic() - began_s < 20.0
         assert node.view().failures == 1
 
 
