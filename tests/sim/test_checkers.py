@@ -10,7 +10,14 @@ from roost.core.events import Usage
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
-from roost.sim import aside_claims, home_claims, leave_claims, room_claims, short_claims
+from roost.sim import (
+    aside_claims,
+    home_claims,
+    leave_claims,
+    room_claims,
+    share_claims,
+    short_claims,
+)
 from roost.sim.checkers import CHECKERS, check
 from roost.sim.history import History, Opened, Ownership, Repeat, Rest, Run, Trace, Trouble
 
@@ -384,6 +391,7 @@ def test_every_checker_is_exercised_here() -> None:
     elsewhere = {"ties_are_shared", *TALK_CLAIMS, *ROOM_CLAIMS}
     elsewhere |= {name for name, _, _ in (*aside_claims.CLAIMS, *home_claims.CLAIMS)}
     elsewhere |= {name for name, _, _ in (*short_claims.CLAIMS, *leave_claims.CLAIMS)}
+    elsewhere |= {name for name, _, _ in share_claims.CLAIMS}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
 
