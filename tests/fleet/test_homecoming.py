@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from roost.core.events import Finished, Started, Usage
 from roost.core.ids import NodeId, RequestId, TenantId
@@ -148,6 +149,28 @@ def test_who_requires_what_its_home_has_forgotten_is_told(cached_tokens: int, go
     fleet.free("t2")
     if gone:
         idle(fleet)
+
+
+@pytest.mark.parametrize(("cached_tokens", "label"), [(390, "warm"), (0, "cold")])
+def test_a_beginning_has_lost_nothing(cached_tokens: int, label: str) -> None:
+    """Another conversation began with the same words: what is left of it is used, and no more."""
+    fleet = Fleet()
+    fleet.join("a", "b", report=IDLE)
+    hashes = chain(TenantId("t"), MODEL, [Message("user", "Hello")])
+    (first,) = of(fleet.ask("t1", chain=hashes), Dispatch)
+    fleet.token("t1")
+    fleet.finish("t1")
+    terms = Terms(RequestId("t2"), TenantId("t"), chain=hashes, fresh=True)
+    (sent,) = of(fleet.machine.on_request(terms, MODEL, fleet.now), Dispatch)
+    assert (sent.node, sent.home_tokens) == (first.node, 0)
+    fleet.machine.on_started(RequestId("t2"), 1, Started(400, cached_tokens, 0), fleet.now)
+    receipt = fleet.machine.receipt(RequestId("t2"), fleet.now)
+    assert receipt is not None
+    assert (receipt.attempts[0].placement, receipt.attempts[0].lost_tokens) == (label, 0)
+    fleet.leave(first.node)
+    again = structs.replace(terms, request_id=RequestId("t3"))
+    (sent,) = of(fleet.machine.on_request(again, MODEL, fleet.now), Dispatch)
+    assert (sent.placement, sent.why) == ("cold", "no_home")
 
 
 def test_a_first_turn_may_require_whatever_its_group_has_lost() -> None:

@@ -189,3 +189,11 @@ async def test_an_edited_history_comes_home_for_what_it_shares(stage: Stage) -> 
     assert len(home.opened) == 2
     other = await ask(stage.port, "POST", CHAT, _chat("another beginning"))
     assert _cost(other)[1] == "cold"
+
+
+async def test_a_conversation_that_begins_like_another_has_lost_nothing(stage: Stage) -> None:
+    """Whatever became of the other one's KV, and although it requires its own."""
+    home = await _first(stage, PATH, turn("one"))
+    home.on_open = holding(home, 0)
+    reply = await ask(stage.port, "POST", PATH, turn("one", "c2"), **REQUIRE)
+    assert _cost(reply) == (200, "cold", 0)

@@ -115,6 +115,8 @@ class Terms(msgspec.Struct, frozen=True):
     `pin` is where the conversation's KV was by somebody's word; None where nobody has one. `alias`
     is a hash that requests of one conversation probably share, empty without one. With `require`
     the KV has to be there: a request that `has_past` of its own is refused where it is not known.
+    One that is `fresh` begins a conversation: a home that is found for it is that of another one,
+    which began with the same words.
     `compacted` says that its past is shorter than the one whose KV there may be.
     `needs` is the least that a node has to serve.
     """
@@ -133,5 +135,6 @@ class Terms(msgspec.Struct, frozen=True):
     alias: bytes = b""
     require: bool = False
     has_past: bool = False
+    fresh: bool = False
     compacted: Compacted | None = None
     needs: Scope = "all"

@@ -135,7 +135,8 @@ class Assigner:
             call.attempt, choice, placement, why, now, predicted_s, resumes_at=call.resumes_at
         )
         # What a loss in mid-answer costs is told by its replays, what compaction does by itself.
-        told_otherwise = call.resumes_at or call.terms.compacted is not None
+        # A beginning has lost nothing.
+        told_otherwise = call.resumes_at or call.terms.compacted is not None or call.terms.fresh
         attempt.home_tokens = 0 if told_otherwise else ask.sure_tokens
         call.trail.append(attempt)
         prospects.board.picked(choice.node, call.model)
@@ -190,6 +191,8 @@ def _placed(call: Call, choice: Choice) -> tuple[Placement, str]:
     pin = call.terms.pin
     if choice.placement == "warm" and pin is not None and pin.moved and pin.node == choice.node:
         return "moved", pin.moved
+    if call.terms.fresh and choice.placement in {"moved", "lost"}:
+        return "cold", "no_home"
     return choice.placement, "runtime_back" if choice.node in call.resting else choice.why
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from roost.core.events import Started, Usage
 from roost.core.ids import ModelId, NodeId
 from roost.fleet.affinity import Affinity, Home, extend
@@ -46,8 +48,14 @@ class Prospects:
         newer = known is not None and pin is not None and known.tokens >= pin.tokens
         if known is None and call.terms.alias:
             known = self._homes.lookup((call.terms.alias,), now)
-        if pin is None or pin.model != call.model or (known and known.node == pin.node):
+        if pin is None or pin.model != call.model:
             return known
+        if known and known.node == pin.node:
+            if not pin.moved:
+                return known
+            # What was moved was computed with nothing behind it: the next turn writes that seam.
+            sure_tokens = min(known.sure_tokens, pin.tokens)
+            return msgspec.structs.replace(known, sure_tokens=sure_tokens)
         if known and ((newer and self._linked(known.node)) or not self._linked(pin.node)):
             return known
         return Home(pin.node, None, pin.tokens, pin.tokens)

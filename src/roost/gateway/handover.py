@@ -126,7 +126,9 @@ class Handovers:
         """A conversation is elsewhere, or it is not."""
         move, pin = self._moves.pop(turn.terms.request_id), None
         if turn.relay.outcome == "complete" and turn.dispatch is not None:
-            pin = Pin(turn.dispatch.node, turn.request.model, turn.spent.prompt_tokens)
+            computed = turn.spent.prompt_tokens
+            tokens = min(move.pin.tokens or computed, computed)
+            pin = Pin(turn.dispatch.node, turn.request.model, tokens)
             self._archive.repin(move.key, pin)
             self._mind.log.debug("conversation_moved", node=move.pin.node, to=pin.node)
         self._count("failed" if pin is None else "moved")

@@ -287,13 +287,16 @@ class Infer:
         if compacted is not None and pin is not None and not pin.moved:
             # The KV there is that of a longer past.
             pin = msgspec.structs.replace(pin, tokens=0)
+        has_past = terms.has_past or speech.past is not None
         return msgspec.structs.replace(
             terms,
             chain=size.chain,
             timeout_s=self._left_s(speech),
             prompt_bytes=size.size_bytes,
             pin=pin,
-            has_past=terms.has_past or speech.past is not None,
+            require=terms.require and has_past,
+            has_past=has_past,
+            fresh=not has_past,
             compacted=compacted,
         )
 

@@ -134,6 +134,7 @@ class Handovers:
         if move is None:
             return None
         if pin is not None and self._ledger.completed(request):
+            pin = Pin(pin.node, pin.model, min(move.pin.tokens, pin.tokens))
             self._shop.repin(move.key, pin)
             self._ledger.moved(move.key, request)
         else:

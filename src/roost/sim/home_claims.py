@@ -11,6 +11,7 @@ from roost.core.ids import NodeId
 from roost.sim.history import History, Run, Trace
 
 GATEWAY = NodeId("gateway")
+SEAM_TOKENS = 2
 _GOOD_REASONS = frozenset({"home_busy", "home_slower", "compacted"})
 
 
@@ -63,7 +64,9 @@ def losses_are_counted(history: History) -> Iterator[str]:
         if is_compacted(trace):
             # What that took away is told apart; nothing of the last prompt was to be found again.
             continue
-        held = most = previous.prompt_tokens
+        most = previous.prompt_tokens
+        # What was computed for nobody ends in a seam that the next turn writes anew.
+        held = most - SEAM_TOKENS if previous.moves else most
         if _restarted(history, trace, previous):
             # A disk has a number of tokens, and not how many of them were prompt.
             most += previous.heard + 1

@@ -236,7 +236,9 @@ class Talks:
             chain=chain(speech.terms.tenant, request.model, messages),
             prompt_bytes=sum(len(message.content) for message in messages),
             pin=pin,
+            require=speech.terms.require and len(messages) > 1,
             has_past=len(messages) > 1,
+            fresh=len(messages) == 1,
             compacted=effect.kept.compacted,
         )
         self._ledger.began(terms.request_id, request)
