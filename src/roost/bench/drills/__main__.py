@@ -17,6 +17,7 @@ from roost.bench.drills import (
     deaths,
     drain,
     failover,
+    outlive,
     slow_client,
     stampede,
     sweep,
@@ -52,10 +53,15 @@ DRILLS: dict[str, Drill] = {
     "drain-nodes": drain.nodes,
     "drain-servers": drain.servers,
     "stampede": stampede.nodes,
+    "outlive": outlive.nodes,
     "aborts-nodes": aborts.nodes,
     "aborts-servers": aborts.servers,
 }
-REAL: dict[str, Drill] = {"sweep-one": sweep.one_server, "deaths": deaths.nodes}
+REAL: dict[str, Drill] = {
+    "sweep-one": sweep.one_server,
+    "deaths": deaths.nodes,
+    "outlive": outlive.nodes,
+}
 
 
 async def play(drill: Drill, plan: Plan, real: Path | None = None) -> Report:

@@ -53,12 +53,14 @@ class Fleet:
         """Wait until the gateway counts on every member."""
         return await self.seen(lambda view: view.alive >= set(self.members), "all are alive")
 
-    async def seen(self, holds: Callable[[FleetView], bool], what: str) -> FleetView:
+    async def seen(
+        self, holds: Callable[[FleetView], bool], what: str, within_s: float = JOIN_S
+    ) -> FleetView:
         """Wait until the gateway's view has something."""
-        deadline = asyncio.get_running_loop().time() + JOIN_S
+        deadline = asyncio.get_running_loop().time() + within_s
         while not holds(view := await self.gateway.view()):
             if asyncio.get_running_loop().time() > deadline:
-                raise TimeoutError(f"within {JOIN_S:g} s: {what}; {view}")
+                raise TimeoutError(f"within {within_s:g} s: {what}; {view}")
             await asyncio.sleep(0.03)
         return view
 

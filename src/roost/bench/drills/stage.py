@@ -62,6 +62,13 @@ class Runtime(msgspec.Struct, frozen=True):
     slots: tuple[Slot, ...] = ()
 
 
+class Aside(msgspec.Struct, frozen=True):
+    """The sessions that a node has put aside, in memory and on disk."""
+
+    ram: int = 0
+    disk: int = 0
+
+
 class Node(msgspec.Struct, frozen=True):
     """One node or server behind a gateway."""
 
@@ -69,6 +76,14 @@ class Node(msgspec.Struct, frozen=True):
     state: str
     in_flight: int
     runtimes: tuple[Runtime, ...] = ()
+    sessions: Aside | None = None
+
+    @property
+    def holds(self) -> int:
+        """Sessions in slots, and those put aside."""
+        aside = self.sessions or Aside()
+        seated = sum(slot.tokens > 0 for view in self.runtimes for slot in view.slots)
+        return seated + aside.ram + aside.disk
 
 
 class FleetView(msgspec.Struct, frozen=True):

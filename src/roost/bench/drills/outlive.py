@@ -1,0 +1,130 @@
+"""SHELL: E8 and E10 on conversations: nodes and the gateway end in the middle, and all go on.
+
+Many talk at once. The gateway is killed and started again, then a node, then another one is drained
+to zero sessions and given back. Every word that anybody is told of its home is held against what it
+was told before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from time import monotonic
+
+from roost.bench.drills import fleets
+from roost.bench.drills.fleets import Fleet
+from roost.bench.drills.plan import Plan
+from roost.bench.drills.report import Check, Report, at_least, none_of, table
+from roost.bench.drills.stage import FleetView, Stage
+from roost.bench.drills.talking import Talker, placements
+from roost.bench.drills.told import Told
+
+MEMBERS, SLOTS = 3, 4
+WORDS = "My cat is called Tom, my dog Rex, and I live in a house by the sea."
+EMPTY_S = 120.0
+
+
+async def nodes(stage: Stage, plan: Plan) -> Report:
+    """Talk with a fleet whose parts end one after the other."""
+    flags = ("--slots", str(SLOTS), "--runtime-stall-floor-s", "60")
+    fleet = await fleets.nodes(stage, MEMBERS, flags)
+    count, turns = int(plan.pick(short=12, full=50)), int(plan.pick(short=2, full=3))
+    talkers = [Talker(fleet.port, stage.model, f"talk {n}", WORDS) for n in range(count)]
+
+    async def talk(each: int, who: list[Talker] = talkers) -> None:
+        async with asyncio.TaskGroup() as group:
+            for talker in who:
+                group.create_task(talker.talk(each, most=8))
+
+    await talk(1)
+    first = min(fleet.members)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(talk(turns))
+        group.create_task(_gateway_dies(fleet))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(talk(turns))
+        group.create_task(_node_dies(fleet, first))
+    before = [len(talker.turns) for talker in talkers]
+    # The others are idle meanwhile, and moved.
+    there = Counter(talker.before.node for talker in talkers[1::2] if talker.before is not None)
+    ((second, idle),) = there.most_common(1)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(talk(turns, talkers[::2]))
+        drained = group.create_task(_drained_s(fleet, second))
+    moved = await _moved(fleet)
+    meanwhile = [
+        told for talker, since in zip(talkers, before, strict=True) for told in talker.turns[since:]
+    ]
+    await talk(1)
+    spared = at_least("idle conversations that were moved", moved, idle)
+    return _report(talkers, meanwhile, drained.result(), spared)
+
+
+async def _gateway_dies(fleet: Fleet) -> None:
+    """Kill -9 the gateway and start it again on its port."""
+    port = fleet.port
+    fleet.gateway.kill()
+    words = list(fleet.gateway.words[: fleet.gateway.words.index("--home")])
+    words[words.index("--port") + 1] = str(port)
+    fleet.gateway = fleet.stage.run(words, fleet.gateway.home.name)
+    await fleet.gateway.listens()
+    await fleet.all_alive()
+
+
+async def _node_dies(fleet: Fleet, name: str) -> None:
+    """Kill -9 a node and start it again under its id."""
+    fleet.kill(name)
+    await fleet.seen(lambda view: name not in view.alive, "it is missed")
+    await fleet.restart(name)
+    await fleet.all_alive()
+
+
+async def _drained_s(fleet: Fleet, name: str) -> float:
+    """Drain a node until it has no session, and give it back; how long that took."""
+
+    def empty(view: FleetView) -> bool:
+        node = next(node for node in view.nodes if node.id == name)
+        return not node.in_flight and not node.holds
+
+    began_s = monotonic()
+    await fleet.gateway.post(f"/roost/v1/nodes/{name}/drain")
+    await fleet.seen(empty, "the drained node has no session", EMPTY_S)
+    took_s = monotonic() - began_s
+    await fleet.gateway.post(f"/roost/v1/nodes/{name}/undrain")
+    return took_s
+
+
+async def _moved(fleet: Fleet) -> int:
+    """How many conversations were computed anew elsewhere."""
+    text = (await fleet.gateway.get("/metrics")).decode()
+    found = re.search(r'^roost_handovers_total\{outcome="moved"\} (\d+)', text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _report(
+    talkers: list[Talker], meanwhile: list[Told], drained_s: float, spared: Check
+) -> Report:
+    turns = [told for talker in talkers for told in talker.turns]
+    ends = Counter(told.end for told in turns)
+    lies = [found for talker in talkers for found in talker.lies]
+    labels = placements(talkers)
+    lost = sum(told.lost for told in turns)
+    unserved = sum(talker.before is None for talker in talkers)
+    checks = (
+        Check("told what is not true", not lies, lies[0] if lies else "0"),
+        none_of("conversations that did not go on", unserved),
+        none_of("errors while a node was drained", sum(t.end != "complete" for t in meanwhile)),
+        spared,
+        at_least("turns that had lost their home and were told", labels["lost"], 1),
+    )
+    figures = {
+        "conversations": float(len(talkers)),
+        "drained_s": drained_s,
+        "lost_tokens": float(lost),
+        **{f"ended_{name}": float(count) for name, count in ends.items()},
+    }
+    rows = [[name, str(count)] for name, count in sorted(labels.items())]
+    why = Counter(told.why for told in turns if told.why)
+    line = f"no session left {drained_s:.2f} s after the drain; not served: {dict(why)}"
+    return Report("E8, E10 conversations", (table(("told", "turns"), rows), line), figures, checks)
