@@ -77,6 +77,14 @@ def test_budgets() -> None:
     assert tight.get(ME, "a") is None, "the least recently used has made room"
 
 
+def test_a_decode_takes_no_more_than_its_prefill_allows() -> None:
+    """The smaller of the two limits is what is reserved for the answer."""
+    for asked, reserved in ((500, 20), (5, 5)):
+        table = WorkerTable(LIMITS)
+        made(table, "a", 10, 0.0)
+        assert begun(table.decode(ME, "a", asked, 1.0)).kv_bytes == (10 + reserved) * 10
+
+
 def test_nobody_goes_for_a_session_that_does_not_fit_even_so() -> None:
     """Whether there is room is known before anybody is evicted."""
     table = WorkerTable(msgspec.structs.replace(LIMITS, sessions_max=2, kv_bytes=900))
