@@ -77,6 +77,11 @@ class Rig:
         """What the node says of its sessions."""
         return self.agent.status().sessions
 
+    def is_on_disk(self, name: str) -> bool:
+        """Whether a file has been moved: it is whole there, and gone from memory."""
+        memory, disk = self.files()
+        return name in disk and name not in memory
+
     def files(self) -> tuple[list[str], list[str]]:
         """The names of all files, in memory and on disk."""
         return files_in(self.memory), files_in(self.disk)
@@ -130,7 +135,7 @@ async def test_a_spoilt_file_is_never_used(tmp_path: Path, eventually: Eventuall
     async with rig(tmp_path, limits) as node:
         for name in "abcde":
             await node.talk(name, 2, eventually)
-        await eventually(lambda: len(node.files()[1]) >= 2, what="a whole state is on disk")
+        await eventually(lambda: node.is_on_disk("s1.state"), what="a whole state is on disk")
         state = next(path for path in node.disk.rglob("s1.state"))
         spoil(state)
         started = await node.talk("a", 3, eventually)
