@@ -35,7 +35,8 @@ check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
 	$(BIN)/codespell
 
 test: $(STAMP) ## the default test run: everything, real model included
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -m engine
+	$(BIN)/python -m pytest -m "not engine" -n $(JOBS) --dist worksteal
 
 test-fast: $(STAMP) ## what can be tested in seconds
 	$(BIN)/python -m pytest -q -m "not slow and not engine"

@@ -13,18 +13,6 @@ import structlog
 
 from roost.observe import logs
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have real models run one after the other, in one process, where there are several.
-
-    Two of them at once on two cores take longer together than in turn, and what they are given to
-    answer in is meant for one.
-    """
-    for item in items:
-        if item.get_closest_marker("engine") is not None:
-            item.add_marker(pytest.mark.xdist_group("engine"))
-
-
 Eventually = Callable[..., Awaitable[None]]
 
 

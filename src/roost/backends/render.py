@@ -16,6 +16,7 @@ import sys
 import msgspec
 
 from roost.backends.frames import LENGTH, Ask, Reply, Setup, pack
+from roost.backends.reaping import kill, reap
 from roost.core.request import Message
 from roost.errors import Failure, RoostError, fail
 
@@ -81,7 +82,7 @@ class Renderer:
         """End the child without waiting, where nobody can wait; otherwise like `close`."""
         self._closed = True
         if self._process:
-            _kill(self._process)
+            kill(self._process)
 
     async def _exchanged(self, frame: bytes) -> Reply:
         for _ in range(ATTEMPTS):
@@ -165,15 +166,7 @@ class Renderer:
         process, self._process = self._process, None
         if process is None:
             return
-        _kill(process)
-        await process.wait()
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    assert process.stdin
-    process.stdin.close()
+        await reap(process)
 
 
 def setup_for(

@@ -13,6 +13,7 @@ import sys
 
 import msgspec
 
+from roost.backends.reaping import reap
 from roost.errors import Failure
 from roost.gateway.parsing import Job, Outcome, Unreadable
 
@@ -83,8 +84,5 @@ class Parser:
 
     async def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        if process is not None:
+            await reap(process)
