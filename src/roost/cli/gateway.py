@@ -122,11 +122,14 @@ async def _live(
     lifetime: Lifetime,
     said: str,
 ) -> int:
+    from roost.cli.lifetime import settle
+
     assert gateway.front is not None, "an open gateway listens"
     url = gateway.front.url + settings.base_path
     try:
         with stores.home.record_instance(url):
             print(f"roost listens on {url}; {said}", flush=True)
+            settle()
             await lifetime.wait()
             await lifetime.wind_down(gateway.drain)
     finally:

@@ -108,6 +108,9 @@ async def _live(
     parts: Parts, watching: Watch, address: Address, lifetime: Lifetime, door: Door | None
 ) -> None:
     """Stay joined until a signal, or until the gateway says that there is no point."""
+    from roost.cli.lifetime import settle
+
+    settle()
     node, log, dice = parts.node, logs.get(), random.Random()
     async with asyncio.TaskGroup() as group:
         group.create_task(node.run())

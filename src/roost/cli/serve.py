@@ -181,9 +181,12 @@ async def _live(served: Served, joined: asyncio.Event, lifetime: Lifetime) -> No
     People and client verbs are told where when this process's own node has joined, and not when
     it listens: a request in between would find nobody.
     """
+    from roost.cli.lifetime import settle
+
     with ExitStack() as told:
         if await _joins(joined, lifetime):
             told.enter_context(_tell(served))
+            settle()
         await lifetime.wait()
         await lifetime.wind_down(served.drain)
 

@@ -90,7 +90,9 @@ class Sessions:
     def __init__(self, settings: SessionSettings) -> None:
         self.settings = settings
         self.seeds = Seeds(int(settings.ram_bytes * SEEDS))
+        # In the order in which they were put aside, which is that of their last use.
         self._parked: dict[SessionId, Parked] = {}
+        self._ram_bytes = self._disk_bytes = 0
         self._token_bytes: dict[RuntimeId, int] = {}
         self._born = 0
         self._largest_bytes = 0
@@ -100,7 +102,7 @@ class Sessions:
 
     def __iter__(self) -> Iterator[Parked]:
         """All there are, the longest unused first."""
-        return iter(sorted(self._parked.values(), key=lambda one: (one.used_at, one.session)))
+        return iter(tuple(self._parked.values()))
 
     # Runtimes.
 
@@ -118,7 +120,7 @@ class Sessions:
         self._token_bytes.pop(runtime, None)
         self.seeds.on_gone(runtime)
         for one in [one for one in self._parked.values() if one.runtime == runtime]:
-            del self._parked[one.session]
+            self._drop(one)
 
     # Into a file.
 
@@ -126,10 +128,11 @@ class Sessions:
         """Put aside what a reserved slot holds; nothing where there is no room for it."""
         need_bytes = self.need_bytes(runtime, content.held)
         effects = self._make_room(need_bytes)
-        if self._ram_bytes() + need_bytes > self.settings.ram_bytes or self._is_full():
+        if self._room_bytes() < need_bytes or self._is_full():
             return effects
         session = self._new()
-        self._parked[session] = Parked(session, runtime, content, now, need_bytes)
+        self._parked[session] = one = Parked(session, runtime, content, now, 0)
+        self._hold_ram(one, need_bytes)
         return [*effects, Park(runtime, content.slot, session)]
 
     def on_parked(self, session: SessionId, saved: SavedState | None, now: float) -> list[Effect]:
@@ -139,10 +142,11 @@ class Sessions:
             return []
         if saved is None:
             self.failures += 1
-            del self._parked[session]
+            self._drop(one)
             return [Forget(one.runtime, session)]
         self.parks += 1
-        one.place, one.saved, one.ram_bytes = "ram", saved, saved.size_bytes
+        one.place, one.saved = "ram", saved
+        self._hold_ram(one, saved.size_bytes)
         self._largest_bytes = max(self._largest_bytes, saved.size_bytes)
         if one.is_unwanted:
             return self._forget(one, counts=False)
@@ -165,7 +169,7 @@ class Sessions:
         need_bytes = self.need_bytes(runtime, content.held)
         effects = [*self.seeds.make_room(need_bytes), *self._make_room(need_bytes)]
         has_room = self.seeds.size_bytes + need_bytes <= self.seeds.max_bytes
-        if not has_room or self._ram_bytes() + need_bytes > self.settings.ram_bytes:
+        if not has_room or self._room_bytes() < need_bytes:
             return effects
         seed = Seed(self._new(), runtime, content, now, need_bytes)
         return [*effects, *self.seeds.add(seed)]
@@ -191,9 +195,11 @@ class Sessions:
         """
         effects = self.seeds.tidy(now - self.settings.idle_s)
         for one in self:
-            if one.place in AT_REST and now >= one.used_at + self.settings.idle_s:
+            if now < one.used_at + self.settings.idle_s:
+                break
+            if one.place in AT_REST:
                 effects += self._forget(one)
-        spare_bytes = self.settings.ram_bytes - self._ram_bytes()
+        spare_bytes = self._room_bytes()
         wanted_bytes = max(self._largest_bytes, int(self.settings.ram_bytes * SPARE))
         if spare_bytes < wanted_bytes and now >= self._disk_rests_until:
             effects += self._demote_one()
@@ -209,13 +215,14 @@ class Sessions:
             self.failures += 1
             self._disk_rests_until = now + self.settings.disk_rest_s
         if one.place == "leaving":
-            del self._parked[session]
+            self._drop(one)
             return [Forget(one.runtime, session)]
         if not ok or one.place == "restoring":
-            one.disk_bytes = 0
+            self._hold_disk(one, 0)
             one.place = "ram" if one.place == "moving" else one.place
             return [Forget(one.runtime, session, "disk")]
-        one.place, one.ram_bytes = "disk", 0
+        one.place = "disk"
+        self._hold_ram(one, 0)
         return [Forget(one.runtime, session, "ram"), *self.tidy(now)]
 
     # Out of a file.
@@ -288,8 +295,8 @@ class Sessions:
         return SessionsView(
             ram=len(places) - places.count("disk"),
             disk=places.count("disk"),
-            ram_bytes=self._ram_bytes(),
-            disk_bytes=self._disk_bytes(),
+            ram_bytes=self.settings.ram_bytes - self._room_bytes(),
+            disk_bytes=self._disk_bytes,
             parks=self.parks,
             restores=self.restores,
             failures=self.failures,
@@ -299,16 +306,14 @@ class Sessions:
 
     def next_tick(self) -> float | None:
         """When the next session will have been unused for too long."""
-        resting = [one.used_at for one in self._parked.values() if one.place in AT_REST]
-        seeded = self.seeds.oldest_s()
-        oldest = min(resting if seeded is None else [*resting, seeded], default=None)
-        return None if oldest is None else oldest + self.settings.idle_s
+        resting = next((one.used_at for one in self._parked.values() if one.place in AT_REST), None)
+        times = [used_s for used_s in (resting, self.seeds.oldest_s()) if used_s is not None]
+        return min(times) + self.settings.idle_s if times else None
 
     def _make_room(self, need_bytes: int) -> list[Effect]:
         """Forget the least recently used until a file of this size fits, if it can."""
         effects: list[Effect] = []
-        # Summed up once: with a sum for each session, one park among a thousand takes 40 ms.
-        over_bytes = self._ram_bytes() + need_bytes - self.settings.ram_bytes
+        over_bytes = need_bytes - self._room_bytes()
         if over_bytes <= 0 and not self._is_full():
             return effects
         for one in self:
@@ -326,14 +331,15 @@ class Sessions:
         if first is None or busy or first.ram_bytes > settings.disk_bytes:
             return []
         effects: list[Effect] = []
-        over_bytes = self._disk_bytes() + first.ram_bytes - settings.disk_bytes
+        over_bytes = self._disk_bytes + first.ram_bytes - settings.disk_bytes
         for one in self if over_bytes > 0 else ():
             if over_bytes > 0 and one.place == "disk":
                 over_bytes -= one.disk_bytes
                 effects += self._forget(one)
         if over_bytes > 0:
             return effects
-        first.place, first.is_demoting, first.disk_bytes = "moving", True, first.ram_bytes
+        first.place, first.is_demoting = "moving", True
+        self._hold_disk(first, first.ram_bytes)
         known = first.content.known
         return [*effects, Demote(first.runtime, first.session, first.saved, known)]
 
@@ -342,8 +348,23 @@ class Sessions:
         if one.is_demoting:
             one.place = "leaving"
             return []
-        del self._parked[one.session]
+        self._drop(one)
         return [Forget(one.runtime, one.session)]
+
+    # Sums are kept: they are asked for at every event, and there may be thousands of sessions.
+
+    def _hold_ram(self, one: Parked, size_bytes: int) -> None:
+        self._ram_bytes += size_bytes - one.ram_bytes
+        one.ram_bytes = size_bytes
+
+    def _hold_disk(self, one: Parked, size_bytes: int) -> None:
+        self._disk_bytes += size_bytes - one.disk_bytes
+        one.disk_bytes = size_bytes
+
+    def _drop(self, one: Parked) -> None:
+        del self._parked[one.session]
+        self._ram_bytes -= one.ram_bytes
+        self._disk_bytes -= one.disk_bytes
 
     def _is_full(self) -> bool:
         return len(self._parked) >= self.settings.parked_max
@@ -356,8 +377,6 @@ class Sessions:
         """What a file of so many tokens takes, as far as is known before it is written."""
         return (tokens + UNHEARD_TOKENS) * self._token_bytes.get(runtime, 0)
 
-    def _ram_bytes(self) -> int:
-        return self.seeds.size_bytes + sum(one.ram_bytes for one in self._parked.values())
-
-    def _disk_bytes(self) -> int:
-        return sum(one.disk_bytes for one in self._parked.values())
+    def _room_bytes(self) -> int:
+        """How much of the memory is free; less than nothing where files became larger."""
+        return self.settings.ram_bytes - self.seeds.size_bytes - self._ram_bytes

@@ -70,8 +70,8 @@ class _Boundless(Seeds):
 
 
 class _Roomy(Sessions):
-    def _ram_bytes(self) -> int:
-        return sum(one.ram_bytes for one in self._parked.values())
+    def _room_bytes(self) -> int:
+        return super()._room_bytes() + self.seeds.size_bytes
 
     def seed(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
         self.seeds = self.seeds if isinstance(self.seeds, _Boundless) else _Boundless(10**9)
