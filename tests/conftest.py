@@ -8,10 +8,18 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
+import hypothesis
 import pytest
 import structlog
 
 from roost.observe import logs
+
+# How long an example takes says how busy the machine is: the first text of a process alone needs a
+# second, until Hypothesis has its tables.
+hypothesis.settings.register_profile(
+    "roost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("roost")
 
 Eventually = Callable[..., Awaitable[None]]
 

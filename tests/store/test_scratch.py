@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from roost.store.scratch import LOCK, SETTLED_S, scratch_folder
+from roost.store.scratch import LOCK, SETTLED_S, scratch_folder, sweep
 
 
 def _age(folder: Path) -> None:
@@ -36,3 +37,16 @@ def test_what_a_killed_process_left_is_swept_and_what_lives_is_not(tmp_path: Pat
             left = {path.name for path in tmp_path.iterdir()}
     assert {"roost-young", "roost-foreign", Path(living).name} <= left
     assert "roost-dead" not in left
+
+
+def test_many_sweep_at_once(tmp_path: Path) -> None:
+    """Processes that start together find the same leavings, and none minds who was first."""
+    for number in range(300):
+        folder = tmp_path / f"roost-{number}"
+        folder.mkdir()
+        (folder / LOCK).touch()
+        _age(folder)
+    with ThreadPoolExecutor(4) as pool:
+        for swept in [pool.submit(sweep, tmp_path) for _ in range(4)]:
+            swept.result()
+    assert list(tmp_path.iterdir()) == []

@@ -27,6 +27,12 @@ def states(gateway: str) -> dict[str, str]:
     return {node["id"]: node["state"] for node in nodes}
 
 
+def serves(gateway: str, server: str) -> bool:
+    """Whether the gateway knows that this server has the model: it asks for that separately."""
+    nodes = msgspec.json.decode(fetch(gateway, "/roost/v1/fleet"))["nodes"]
+    return any(node["id"] == server and MODEL in str(node["models"]) for node in nodes)
+
+
 def open_stream(connection: HTTPConnection) -> HTTPResponse:
     """Begin an answer that would take most of a minute, and return it with its head read."""
     prompt = "@script " + json.dumps({"pieces": ["tick "] * 900, "delay_ms": 50})
@@ -84,6 +90,7 @@ def test_a_killed_server_is_one_error_event_and_the_other_goes_on(
     port = str(urlsplit(urls[victim]).port)
     start(*SERVE, "--port", port).url()
     wait(lambda: set(states(gateway).values()) == {"alive"}, "the restarted server is back")
+    wait(lambda: serves(gateway, victim), "it is known what it serves")
     _kill(servers[other])
     wait(lambda: states(gateway)[other] == "dead", "the other one is gone")
     again = client.chat.completions.with_raw_response.create(

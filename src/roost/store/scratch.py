@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from roost.store.files import lock_now, translated
@@ -43,9 +43,11 @@ def scratch_folder(parent: Path | None = None) -> Iterator[str]:
 def sweep(root: Path) -> None:
     """Remove this user's scratch folders whose process has ended."""
     for folder in root.glob(f"{PREFIX}*"):
-        if is_settled(folder) and (descriptor := lock_now(folder / LOCK)) is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(descriptor)
+        # Whoever starts at the same moment sweeps as well, and may have been here first.
+        with suppress(FileNotFoundError):
+            if is_settled(folder) and (descriptor := lock_now(folder / LOCK)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(descriptor)
 
 
 def is_settled(folder: Path) -> bool:
