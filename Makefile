@@ -8,7 +8,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-prefix bench-homecoming demo docs format clean
+.PHONY: help install check test test-engines test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-prefix bench-homecoming demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,9 +34,12 @@ check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_layers.py tests/test_docs.py
 	$(BIN)/codespell
 
-test: $(STAMP) ## the default test run: everything, real model included
-	$(BIN)/python -m pytest -m engine
+test: $(STAMP) ## the default test run, real model included
+	$(BIN)/python -m pytest -m "engine and not long"
 	$(BIN)/python -m pytest -m "not engine" -n $(JOBS) --dist worksteal
+
+test-engines: $(STAMP) ## what takes long with real engines
+	$(BIN)/python -m pytest -m long
 
 test-fast: $(STAMP) ## what can be tested in seconds
 	$(BIN)/python -m pytest -q -m "not slow and not engine"

@@ -171,6 +171,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.mark.slow
 @pytest.mark.engine
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_twelve_conversations_outlive_nodes_and_their_gateway(start: Start) -> None:
     """A drain under load, kill -9 between turns and in decode, a restart: nobody is lied to."""

@@ -150,6 +150,7 @@ def real(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.mark.engine
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_a_greedy_answer_of_a_real_model_is_the_one_of_an_unfailed_run(
     real: Start, openai: Client

@@ -15,7 +15,7 @@ import pytest
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, fetch
 
-pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(120)]
 MODEL = "smollm2-135m-instruct"
 TALKS = 64
 SLOTS = 4
