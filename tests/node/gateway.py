@@ -50,6 +50,7 @@ class TestGateway:
         self.released: dict[int, Released] = {}
         self.closed: Close | None = None
         self._last_stream = 0
+        self._heard = asyncio.Event()
 
     async def run(self) -> None:
         """Serve the node until the link ends; its streams are lost then."""
@@ -87,7 +88,17 @@ class TestGateway:
         """Whether these have been released."""
         return all(stream in self.released for stream in streams)
 
+    async def until_released(self, *streams: int) -> None:
+        """Wait until these have been released."""
+        while not self.all_released(*streams):
+            self._heard.clear()
+            await self._heard.wait()
+
     async def _deliver(self, message: FromNode) -> None:
+        self._note(message)
+        self._heard.set()
+
+    def _note(self, message: FromNode) -> None:
         match message:
             case Hello():
                 self.hello = message

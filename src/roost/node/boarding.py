@@ -66,10 +66,13 @@ class Boarding:
         self._settings = settings
         self._line: dict[ModelId, _Turn] = {}
         self._due_s: float | None = None
+        self._closed = False
         self.ledger = Ledger(settings)
 
     def join(self, model: ModelId, now: float, *, asked: bool = False) -> None:
         """Wait for room; `asked` waits even when no stream does."""
+        if self._closed:
+            return
         turn = self._line.setdefault(model, _Turn(now, asked))
         turn.asked = turn.asked or asked
 
@@ -91,8 +94,9 @@ class Boarding:
         turn.looked = True
         return True
 
-    def clear(self) -> None:
-        """Nobody gets room any more."""
+    def close(self) -> None:
+        """Nobody gets room any more, whether they wait already or come later."""
+        self._closed = True
         self._line.clear()
 
     def next_s(self) -> float | None:

@@ -46,6 +46,7 @@ Report: TypeAlias = Callable[[float], list[Effect]]
 
 GONE = Failure("runtime_died", "the runtime has ended")
 DEFECT = Failure("internal", "a defect in the node ended the request")
+LOADER_DEFECT = Failure("load_failed", "the backend has a defect, which the node's log names")
 UNSENDABLE = Failure("internal", "the backend said something that no link can carry")
 
 
@@ -85,6 +86,7 @@ class Hands:
         self.group: asyncio.TaskGroup | None = None
         self.asides: deque[Report] = deque()
         self.runtimes: dict[RuntimeId, Runtime] = {}
+        self.ending: set[RuntimeId] = set()
         self.loads: dict[RuntimeId, Job] = {}
         self.jobs: dict[StreamKey, Job] = {}
         self.links: dict[int, Pump[FromNode, FromGateway]] = {}
@@ -147,7 +149,7 @@ def unload(hands: Hands, effect: Unload) -> None:
     if starting is not None:
         starting.stop()
     elif runtime is not None:
-        hands.tasks.create_task(_unload(hands, effect.runtime, runtime))
+        hands.tasks.create_task(_end(hands, effect.runtime, runtime, hands.stop_grace_s))
 
 
 def prepare(hands: Hands, effect: Prepare) -> None:
@@ -263,7 +265,7 @@ async def _look(hands: Hands, effect: Look) -> None:
 async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job) -> None:
     hands.runtimes[name] = runtime
     if job.stopped:
-        await _unload(hands, name, runtime)
+        await _end(hands, name, runtime, hands.stop_grace_s)
         return
     hands.log.info("runtime_ready", runtime=name, backend=runtime.key.backend)
     hands.tasks.create_task(_watch(hands, name, runtime))
@@ -279,20 +281,23 @@ def _on_progress(hands: Hands, name: RuntimeId, progress: float) -> None:
 
 async def _watch(hands: Hands, name: RuntimeId, runtime: Runtime) -> None:
     await runtime.died.wait()
-    await _on_gone(hands, name)
+    await _end(hands, name, runtime, 0.0)
 
 
-async def _unload(hands: Hands, name: RuntimeId, runtime: Runtime) -> None:
-    await _failure_of(hands, "unload", runtime.stop(hands.stop_grace_s))
-    await _on_gone(hands, name)
+async def _end(hands: Hands, name: RuntimeId, runtime: Runtime, grace_s: float) -> None:
+    """Let go of a runtime and then tell the agent: another in its place finds nothing of it left.
 
-
-async def _on_gone(hands: Hands, name: RuntimeId) -> None:
-    """Whoever notices first, the watch or the stop, tells the agent, and only once."""
-    if hands.runtimes.pop(name, None) is not None:
-        hands.log.info("runtime_gone", runtime=name)
-        await hands.tell(partial(hands.agent.on_runtime_gone, name))
-        await hands.keeper.close(name)
+    Whoever comes first, the watch or an Unload, does it, and only once.
+    """
+    if name in hands.ending or name not in hands.runtimes:
+        return
+    hands.ending.add(name)
+    await _failure_of(hands, "unload", runtime.stop(grace_s))
+    hands.ending.remove(name)
+    del hands.runtimes[name]
+    hands.log.info("runtime_gone", runtime=name)
+    await hands.tell(partial(hands.agent.on_runtime_gone, name))
+    await hands.keeper.close(name)
 
 
 async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
@@ -392,10 +397,15 @@ async def _failure_of(hands: Hands, where: str, work: Awaitable[None]) -> Failur
         await work
     except RoostError as error:
         return error.failure
-    except Exception as error:  # noqa: BLE001 - a defect in one backend is not the node's end
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        # A defect in one backend is not the node's end, whatever it raises. A cancel is none if
+        # somebody has asked for it.
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
         # Only its name: the text may quote what a client sent.
         hands.log.error("internal_error", where=where, error=type(error).__name__)  # noqa: TRY400
-        return DEFECT
+        return LOADER_DEFECT if where == "load" else DEFECT
     return None
 
 

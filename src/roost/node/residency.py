@@ -157,7 +157,7 @@ class Residency:
 
     def give_up(self) -> None:
         """Nobody gets room any more: the node is about to end."""
-        self._boarding.clear()
+        self._boarding.close()
 
     def leave(self, model: ModelId, waiter: StreamKey) -> None:
         """This one does not wait any more; a load under way goes on for the next to come."""
