@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, version
 from pathlib import Path
 
 import pytest
 
-from roost.backends import install, registry
+from roost.backends import install, looking, registry
+from roost.backends.choosing import Subject
 from roost.backends.llama_server import LlamaServer
+from roost.core.ids import ModelId
 from roost.errors import RoostError
 from tests.backends.subjects import fake_manifest, key_of, settings_in
 
@@ -25,7 +28,8 @@ from tests.backends.subjects import fake_manifest, key_of, settings_in
 )
 def test_a_name_means_a_backend(name: str, model_format: str, found: str) -> None:
     """`auto` goes by the format of the model, a name by itself."""
-    assert registry.backend_for(name, model_format) == found
+    subject = Subject(ModelId("m"), model_format)
+    assert registry.chosen(name, subject, registry.here()).backend == found
 
 
 @pytest.mark.parametrize("name", registry.NAMES)
@@ -39,8 +43,11 @@ def test_unknown_names_and_formats_say_what_there_is() -> None:
     with pytest.raises(RoostError, match="there are auto, llama_server, scripted") as caught:
         registry.make("vllm")
     assert caught.value.failure.reason == "load_failed"
-    with pytest.raises(RoostError, match="format 'onnx'"):
-        registry.backend_for("auto", "onnx")
+    with pytest.raises(RoostError, match="there are auto, llama_server, scripted"):
+        registry.chosen("vllm", Subject(ModelId("m"), "gguf"), registry.here())
+    choice = registry.chosen("auto", Subject(ModelId("m"), "onnx"), registry.here())
+    assert (choice.backend, choice.chain) == ("", ())
+    assert "format 'onnx'" in choice.reason
 
 
 @pytest.mark.parametrize(
@@ -101,3 +108,56 @@ def _entries(folder: Path) -> list[Path]:
 def test_this_installation_has_a_command() -> None:
     """However roost is installed here, there is something to type."""
     assert "pip install" in install.install_command("llama")
+
+
+def test_a_look_at_engines_imports_none_of_them() -> None:
+    """What is installed is read from records, and the wheel's version with it."""
+    code = (
+        "import sys; from roost.backends import registry; found = registry.look();"
+        "print(found['llama_server'].version, 'xllamacpp' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=20
+    )
+    assert done.stdout.split() == [version("xllamacpp"), "False"]
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "why"),
+    [
+        ("nothing", None, "there is no such program"),
+        ("server", 0o600, "it is not a program that may be run"),
+        ("server", 0o700, ""),
+    ],
+)
+def test_a_named_binary_is_looked_for(
+    name: str, mode: int | None, why: str, tmp_path: Path
+) -> None:
+    """It stands in the place of the wheel, whether or not it is there."""
+    path = tmp_path / name
+    if mode is not None:
+        path.touch(mode=mode)
+    found = registry.look(str(path))["llama_server"]
+    assert found.usable == (why == "")
+    assert why in found.why
+
+
+def test_without_the_wheel_nothing_serves_its_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is what to type, not that nobody reads the format."""
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    choice = registry.chosen("auto", Subject(ModelId("m"), "gguf"), registry.here())
+    assert choice.backend == ""
+    assert choice.reason.startswith("llama_server: llama.cpp is not installed; type: ")
+
+
+@pytest.mark.parametrize(
+    ("library", "accelerator"),
+    [("libggml-cuda.so", "cuda"), ("libggml-hip.so", "rocm"), ("libggml-base.so", None)],
+)
+def test_a_build_is_known_by_its_libraries(
+    library: str, accelerator: str | None, tmp_path: Path
+) -> None:
+    """What a wheel brings tells for which accelerator it was made; without a sign, it is ours."""
+    (tmp_path / "RECORD").write_text(f"engine.libs/{library},,\nMETADATA,,\n")
+    built = looking.built_for(Distribution.at(tmp_path))
+    assert built == (accelerator or ("metal" if sys.platform == "darwin" else "cpu"))

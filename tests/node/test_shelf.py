@@ -13,7 +13,7 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Capabilities, Manifest, ModelFile, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
-from roost.errors import RoostError, fail
+from roost.errors import Failure, RoostError, fail
 from roost.node.shelf import Shelf, ShelfSettings, digest_of
 from tests.node.tiny import TinyRuntime
 
@@ -23,10 +23,11 @@ ODD = ModelId("../org/model:1")
 class Recording:
     """A backend that remembers how it was asked."""
 
-    name = "tiny"
     capabilities = Capabilities()
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "tiny", *, works: bool = True) -> None:
+        self.name = name
+        self._works = works
         self.asked: list[tuple[RuntimeKey, Manifest, StartSettings]] = []
 
     async def start(
@@ -38,8 +39,30 @@ class Recording:
     ) -> Runtime:
         """Start a tiny runtime."""
         self.asked.append((key, manifest, settings))
+        if not self._works:
+            raise fail("load_failed", "This backend does not start.")
         on_progress(1.0)
         return TinyRuntime(key.model)
+
+
+class Always:
+    """The first of its backends for every model, and the next one where that failed."""
+
+    def __init__(self, *backends: Recording) -> None:
+        self._backends = list(backends)
+
+    def backend_of(self, _model: Manifest) -> Recording:
+        """Give the first; raises `load_failed` where there is none."""
+        if not self._backends:
+            raise fail("load_failed", "No backend serves this.")
+        return self._backends[0]
+
+    def on_failed(self, _model: Manifest, _backend: str, _failure: Failure) -> bool:
+        """Drop the first, unless it is the last."""
+        if len(self._backends) == 1:
+            return False
+        self._backends.pop(0)
+        return True
 
 
 def _manifest(model: str = "m", ctx_train: int = 2048) -> Manifest:
@@ -58,7 +81,7 @@ def _manifest(model: str = "m", ctx_train: int = 2048) -> Manifest:
 def _shelf(backend: Recording, *models: Manifest, ctx: int = 4096) -> Shelf:
     start = StartSettings(workdir="", log_path="", start_timeout_s=9.0)
     options = RuntimeOptions(ctx=ctx, slots=3)
-    return Shelf(models, lambda _: backend, ShelfSettings(options, "/run", "/logs", start))
+    return Shelf(models, Always(backend), ShelfSettings(options, "/run", "/logs", start))
 
 
 @pytest.mark.parametrize(
@@ -95,13 +118,43 @@ async def test_models_come_and_go() -> None:
 
 def test_a_model_that_no_backend_runs_is_still_offered() -> None:
     """Asked for, it says why it does not load; that beats pretending that it is not there."""
-
-    def none_for(_model: Manifest) -> Recording:
-        raise fail("load_failed", "No backend serves this.")
-
     start = StartSettings(workdir="", log_path="")
-    shelf = Shelf([_manifest()], none_for, ShelfSettings(RuntimeOptions(), "/run", "/logs", start))
+    settings = ShelfSettings(RuntimeOptions(), "/run", "/logs", start)
+    shelf = Shelf([_manifest()], Always(), settings)
     assert [offer.backend for offer in shelf.offers()] == [""]
+
+
+async def test_the_next_backend_takes_over_where_a_load_fails() -> None:
+    """What is offered then is told before the next one is tried: other digests, other answers."""
+    told: list[ModelOffer] = []
+
+    async def tell(offers: list[ModelOffer]) -> None:
+        told.extend(offers)
+
+    broken, sound = Recording("broken", works=False), Recording("sound")
+    start = StartSettings(workdir="", log_path="")
+    settings = ShelfSettings(RuntimeOptions(), "/run", "/logs", start)
+    shelf = Shelf([_manifest()], Always(broken, sound), settings)
+    shelf.tell_with(tell)
+    (before,) = shelf.offers()
+    runtime = await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    assert (runtime.key.backend, before.backend) == ("tiny", "broken")
+    assert [key.backend for key, _, _ in broken.asked + sound.asked] == ["broken", "sound"]
+    assert [offer.backend for offer in told] == ["sound"]
+    assert told[0].digest != before.digest
+
+
+async def test_the_last_backend_says_why_nothing_runs() -> None:
+    """Where nobody is left the last failure is the answer, and it is tried again when asked."""
+    broken = Recording("broken", works=False)
+    shelf = Shelf(
+        *([_manifest()], Always(broken)),
+        ShelfSettings(RuntimeOptions(), "/run", "/logs", StartSettings(workdir="", log_path="")),
+    )
+    for _ in range(2):
+        with pytest.raises(RoostError, match="does not start"):
+            await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    assert len(broken.asked) == 2
 
 
 async def test_a_runtime_starts_with_its_own_key_and_files() -> None:

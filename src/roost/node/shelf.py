@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from roost.backends.base import Backend, Runtime, StartSettings
+from roost.backends.base import Runtime, StartSettings
 from roost.core.kv import KvCost, KvPlan, cost_of
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
@@ -20,7 +20,10 @@ from roost.store.inspection import check_unchanged
 if TYPE_CHECKING:
     from roost.core.ids import ModelId, RuntimeId
     from roost.core.model import Manifest
+    from roost.node.choosing import Choosing
 
+Tell: TypeAlias = Callable[[list[ModelOffer]], Awaitable[None]]
+"""Tells the node that it offers something else."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -47,12 +50,17 @@ class Shelf:
     def __init__(
         self,
         models: Iterable[Manifest],
-        backend_of: Callable[[Manifest], Backend],
+        choosing: Choosing,
         settings: ShelfSettings,
     ) -> None:
         self._models = {model.id: model for model in models}
-        self._backend_of = backend_of
+        self._choosing = choosing
         self._settings = settings
+        self._tell: Tell | None = None
+
+    def tell_with(self, tell: Tell) -> None:
+        """Have this hear what is offered when another backend has taken over a model."""
+        self._tell = tell
 
     def update(self, models: Iterable[Manifest]) -> list[ModelOffer]:
         """Have these models from now on; runtimes that run are not touched. Returns the offers."""
@@ -72,25 +80,40 @@ class Shelf:
     async def start(
         self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
     ) -> Runtime:
-        """Start a runtime; raises what the backend raises."""
+        """Start a runtime; raises what the backend raises, the last one where several are tried."""
         manifest = self._models.get(model)
         if manifest is None:
             raise fail("load_failed", "The model was removed before it could be loaded.")
-        backend = self._backend_of(manifest)
-        await self.check(model)
+        while True:
+            backend = self._choosing.backend_of(manifest)
+            await self.check(model)
+            key, settings = self._plan(manifest, runtime, backend.name)
+            try:
+                return await backend.start(key, manifest, settings, on_progress)
+            except RoostError as error:
+                if not self._choosing.on_failed(manifest, backend.name, error.failure):
+                    raise
+            if self._tell is not None:
+                # What is said of weights and backend has to be true before anybody is served.
+                await self._tell(self.offers())
+
+    def _plan(
+        self, manifest: Manifest, runtime: RuntimeId, backend: str
+    ) -> tuple[RuntimeKey, StartSettings]:
+        """Say what is to be started, and where its files go."""
         options = msgspec.structs.replace(self._settings.options, ctx=self._ctx(manifest))
-        key = RuntimeKey(backend.name, model, manifest.digest, options)
+        key = RuntimeKey(backend, manifest.id, manifest.digest, options)
         kept = self._settings.state_folder
         settings = msgspec.structs.replace(
             self._settings.start,
             state_folder=f"{kept}/{_file_name(runtime)}" if kept else "",
             workdir=f"{self._settings.folder}/{_file_name(runtime)}",
-            log_path=f"{self._settings.log_folder}/{_file_name(model)}.log",
+            log_path=f"{self._settings.log_folder}/{_file_name(manifest.id)}.log",
         )
-        return await backend.start(key, manifest, settings, on_progress)
+        return key, settings
 
     def _offer(self, model: Manifest) -> ModelOffer:
-        kv = self._kv(model)
+        kv, backend = self._kv(model), self._backend_name(model)
         return ModelOffer(
             model=model.id,
             slots=self._settings.options.slots,
@@ -99,10 +122,10 @@ class Shelf:
             size_bytes=model.size_bytes,
             has_chat=model.chat_template is not None,
             max_token_bytes=model.max_token_bytes,
-            backend=self._backend_name(model),
+            backend=backend,
             kv_bytes=kv.total if kv else None,
             kv_token_bytes=kv.per_token if kv else None,
-            digest=digest_of(model, self._backend_name(model)),
+            digest=digest_of(model, backend),
         )
 
     def _kv(self, model: Manifest) -> KvCost | None:
@@ -114,7 +137,7 @@ class Shelf:
     def _backend_name(self, model: Manifest) -> str:
         """Name the backend; a model that none serves is offered, and says why when it is asked."""
         try:
-            return self._backend_of(model).name
+            return self._choosing.backend_of(model).name
         except RoostError:
             return ""
 

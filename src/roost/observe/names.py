@@ -153,6 +153,7 @@ EVENTS: dict[str, str] = {
     "transcripts_degraded": "The disk takes no conversations, so memory does; or does again.",
     "compaction_success": "A past was made shorter: why, by whose summary, by how many tokens.",
     "compaction_failure": "A past could not be made short enough; nothing of it has changed.",
+    "backend_chosen": "A model has got a backend; a warning where the preferred one cannot be.",
     "model_wanted": "A node was asked to load a model.",
     "runtime_loading": "A runtime is being started.",
     "runtime_ready": "A runtime is ready.",
