@@ -8,7 +8,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-engines test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-prefix bench-homecoming demo docs format clean
+.PHONY: help install check test test-engines test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-homecoming demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench-homecoming: $(STAMP) ## how much of a next turn is cached, on two nodes; M
 
 bench-prefix: $(STAMP) ## eight requests with one long beginning, beside stock llama.cpp; MODEL=file.gguf
 	$(BIN)/python -m roost.bench.prefix --real $(MODEL)
+
+bench-node: $(STAMP) ## throughput and first tokens beside the bare llama.cpp server; MODEL=file.gguf
+	$(BIN)/python -m roost.bench.overhead --real $(MODEL)
 
 bench-overload: $(STAMP) ## goodput, refusals and recovery at ten times the capacity
 	$(BIN)/python -m roost.bench.overload

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from roost.bench.chat_stream import Told
 from roost.bench.drills.stage import Stage
-from roost.bench.prefix import Setup, Side, Told, ours, report
+from roost.bench.prefix import Setup, Side, ours, report
 
 SLOW_PREFILL = '@script {"prefill_ms_per_token": 1.0}\n'
 

@@ -8,32 +8,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import math
 import random
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from time import monotonic, process_time
+from time import process_time
 
 import msgspec
 
-from roost.backends.llama_argv import Launch
-from roost.backends.llama_child import serve, stock_of
+from roost.bench.chat_stream import Told, asked
 from roost.bench.drills.report import Check, Report, at_most, ms, none_of, table
-from roost.bench.drills.stage import Stage, on_stage, until
+from roost.bench.drills.stage import Stage, on_stage
 from roost.bench.numbers import calibration
-from roost.bench.processes import end, ends_by_term, free_port, pinned, python
+from roost.bench.processes import ends_by_term
+from roost.bench.stock import stock_server
 from roost.gateway.loop import run
 
 REQUESTS, WORDS_EACH, MAX_TOKENS = 8, 1104, 16
 COMPUTED_BAR, TTFT_BAR = 1.1, 0.3
 SLOT_CTX = 2048
-BOUND_S, START_S = 900.0, 60.0
-LINE_MAX_BYTES = 1 << 20
+BOUND_S = 900.0
 WORDS = (
     *("river", "stone", "cloud", "tree", "bird", "house", "light"),
     *("water", "field", "road", "night", "morning", "winter", "summer"),
@@ -46,41 +42,6 @@ class Setup(msgspec.Struct, frozen=True):
     requests: int = REQUESTS
     words: int = WORDS_EACH
     opening: str = ""
-
-
-class Told(msgspec.Struct, frozen=True):
-    """What one request was told: its prompt, what of it was cached, and when it began to speak."""
-
-    prompt: int
-    cached: int
-    ttft_s: float
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: int = 0
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int
-    prompt_tokens_details: _Details | None = None
-
-
-class _Timings(msgspec.Struct):
-    cache_n: int = 0
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta
-
-
-class _Chunk(msgspec.Struct):
-    choices: tuple[_Choice, ...] = ()
-    usage: _Usage | None = None
-    timings: _Timings | None = None
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -109,79 +70,18 @@ def prompts(setup: Setup, dice: random.Random) -> list[list[dict[str, str]]]:
     ]
 
 
-async def asked(port: int, model: str, messages: list[dict[str, str]]) -> Told:
-    """Ask one of them."""
-    body = json.dumps(
-        {
-            "model": model,
-            "messages": messages,
-            "max_tokens": MAX_TOKENS,
-            "temperature": 0,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-    ).encode()
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
-        "connection: close\r\n\r\n"
-    ).encode()
-    began_s = monotonic()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LINE_MAX_BYTES)
-    try:
-        writer.write(head + body)
-        return await _read(reader, began_s)
-    finally:
-        writer.close()
-
-
-async def _read(reader: asyncio.StreamReader, began_s: float) -> Told:
-    """Read an answer; what frames its chunks is no line of an event."""
-    ttft_s, usage, cached = float("nan"), None, 0
-    while line := await reader.readline():
-        if not line.startswith(b"data: {"):
-            continue
-        chunk = msgspec.json.decode(line[6:], type=_Chunk)
-        if math.isnan(ttft_s) and any(choice.delta.content for choice in chunk.choices):
-            ttft_s = monotonic() - began_s
-        if chunk.usage is not None:
-            usage = chunk.usage
-            details = usage.prompt_tokens_details
-            cached = details.cached_tokens if details is not None else cached
-        if chunk.timings is not None:
-            cached = chunk.timings.cache_n
-    assert usage is not None, "a server did not say what it has computed"
-    return Told(usage.prompt_tokens, cached, ttft_s)
-
-
 async def asked_at_once(port: int, model: str, setup: Setup, dice: random.Random) -> Side:
     """Ask all of them at the same time."""
     talks = prompts(setup, dice)
-    return Side(tuple(await asyncio.gather(*(asked(port, model, talk) for talk in talks))))
+    told = (asked(port, model, talk, MAX_TOKENS) for talk in talks)
+    return Side(tuple(await asyncio.gather(*told)))
 
 
 async def stock(stage: Stage, setup: Setup, dice: random.Random) -> Side:
     """Ask a server as it comes with llama.cpp."""
-    assert stage.real is not None
-    port = free_port()
-    launch = Launch(str(stage.real), "", "", SLOT_CTX, setup.requests, 0, port=port)
-    words = msgspec.json.encode(launch).decode()
-    log = stage.path / "stock.log"
-    server = pinned((python(), "-m", "roost.bench.prefix", "--stock", words), None, log=log)
-    try:
-        await until(lambda: _answers(port), "the stock server is ready", START_S)
+    async with stock_server(stage, setup.requests, SLOT_CTX) as port:
         await asked_at_once(port, "", Setup(1, 8), dice)
         return await asked_at_once(port, "", setup, dice)
-    finally:
-        end(server)
-
-
-def _answers(port: int) -> bool | None:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as reply:
-            return bool(reply.status == 200) or None
-    except (OSError, urllib.error.URLError):
-        return None
 
 
 async def ours(stage: Stage, setup: Setup, dice: random.Random) -> Side:
@@ -232,10 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m roost.bench.prefix", description=__doc__)
     parser.add_argument("--real", type=Path, metavar="GGUF", help="the model's file")
     parser.add_argument("--json", type=Path, help="also write the report to this file")
-    parser.add_argument("--stock", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.stock:
-        return serve(msgspec.json.decode(options.stock, type=Launch), stock_of)
     if options.real is None:
         parser.error("--real GGUF is needed")
     ends_by_term()

@@ -1,0 +1,175 @@
+"""WIRING: `python -m roost.bench.overhead`: what roost costs beside the bare server of llama.cpp.
+
+Both run at the same time, each with eight slots of the same model, and are asked in turn, in blocks
+A B B A: one stream, eight streams, and one warm request (a prompt that its slot holds already).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import monotonic, process_time
+
+import msgspec
+
+from roost.bench.chat_stream import Told, asked
+from roost.bench.drills.report import Check, Report, at_least, at_most, ms, none_of, table
+from roost.bench.drills.stage import Stage, on_stage
+from roost.bench.numbers import calibration, interleaved, ratio_of_medians
+from roost.bench.processes import ends_by_term
+from roost.bench.stock import stock_server
+from roost.gateway.loop import run
+
+SLOTS, SLOT_CTX = 8, 2048
+THROUGHPUT_BAR, TTFT_BAR_MS = 0.97, 1.0
+BOUND_S = 1500.0
+BARE, ROOST = "llama.cpp", "roost"
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """How often A B B A is played, how long answers are, and how many warm requests a block has."""
+
+    rounds: int = 8
+    max_tokens: int = 96
+    warm: int = 10
+    opening: str = ""
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One of the two: its name, where it listens, and what it calls the model."""
+
+    name: str
+    port: int
+    model: str
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Requests of one server that ran one beside the other, and how long all of them took."""
+
+    server: str
+    told: tuple[Told, ...]
+    wall_s: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens of all answers per second."""
+        return sum(one.tokens for one in self.told) / self.wall_s
+
+
+def question(setup: Setup, number: int) -> list[dict[str, str]]:
+    """Write one conversation; the same number is the same conversation."""
+    said = f"{setup.opening}Tell a long story about {number} birds, a river and a winter."
+    return [{"role": "user", "content": said}]
+
+
+async def streams(server: Server, setup: Setup, at_once: int) -> Block:
+    """Ask for as many streams at once, always the same."""
+    began_s = monotonic()
+    talks = (question(setup, number) for number in range(at_once))
+    told = (asked(server.port, server.model, talk, setup.max_tokens) for talk in talks)
+    answers = tuple(await asyncio.gather(*told))
+    return Block(server.name, answers, monotonic() - began_s)
+
+
+async def warm(server: Server, setup: Setup) -> Block:
+    """Ask the same thing again and again, one after the other."""
+    began_s = monotonic()
+    talk = question(setup, 0)
+    answers = [await asked(server.port, server.model, talk, 2) for _ in range(setup.warm + 1)]
+    return Block(server.name, tuple(answers[1:]), monotonic() - began_s)
+
+
+async def compared(servers: Sequence[Server], setup: Setup) -> dict[str, list[Block]]:
+    """Play every load in turn on every server; first once each that does not count."""
+    loads = {
+        "1 stream": partial(streams, setup=setup, at_once=1),
+        "8 streams": partial(streams, setup=setup, at_once=SLOTS),
+        "warm": partial(warm, setup=setup),
+    }
+    by_name = {server.name: server for server in servers}
+    played: dict[str, list[Block]] = {}
+    for load, play in loads.items():
+        for server in servers:
+            await play(server)
+        order = interleaved(list(by_name), setup.rounds)
+        played[load] = [await play(by_name[name]) for name in order]
+    return played
+
+
+async def measure(stage: Stage, setup: Setup) -> Report:
+    """Start both and compare them."""
+    async with stock_server(stage, SLOTS, SLOT_CTX) as bare:
+        server = stage.serve("node", "--slots", str(SLOTS))
+        await server.serves()
+        both = (Server(BARE, bare, ""), Server(ROOST, server.port, stage.model))
+        return report(await compared(both, setup), random.Random(5))
+
+
+def report(played: dict[str, list[Block]], dice: random.Random) -> Report:
+    """Judge throughput as a ratio, and the first token of warm requests as a difference."""
+    rows, figures, checks = [], {}, []
+    for load, blocks in played.items():
+        if load == "warm":
+            continue
+        ours, theirs = (
+            [block.tokens_per_s for block in blocks if block.server == name]
+            for name in (ROOST, BARE)
+        )
+        ratio = ratio_of_medians(ours, theirs, dice)
+        interval = f"{ratio.low:.3f} to {ratio.high:.3f}"
+        rows.append([load, f"{median(theirs):.1f}", f"{median(ours):.1f}", interval])
+        figures[f"throughput of {load}"] = ratio.value
+        checks.append(
+            at_least(f"throughput over the bare server's, {load}", ratio.value, THROUGHPUT_BAR)
+        )
+    ours_s, theirs_s = (
+        [one.ttft_s for block in played["warm"] if block.server == name for one in block.told]
+        for name in (ROOST, BARE)
+    )
+    added_ms = 1000 * (median(ours_s) - median(theirs_s))
+    figures["added to a warm TTFT, ms"] = added_ms
+    checks.append(
+        at_most("added to the first token of a warm request", added_ms, TTFT_BAR_MS, " ms")
+    )
+    checks.append(_all_warm(played["warm"]))
+    checks.append(none_of("answers without a token", _silent(played)))
+    heads = ("load", "llama.cpp tokens/s", "roost tokens/s", "ratio, 95 of 100")
+    first = f"first token of a warm request, ms: {ms(median(theirs_s))} and {ms(median(ours_s))}"
+    return Report("overhead", (table(heads, rows), first), figures, tuple(checks))
+
+
+def _all_warm(blocks: Sequence[Block]) -> Check:
+    """Check that what was called warm was: all but the last tokens of each prompt were cached."""
+    cold = sum(one.cached < one.prompt // 2 for block in blocks for one in block.told)
+    return none_of("warm requests that were not", cold)
+
+
+def _silent(played: dict[str, list[Block]]) -> int:
+    return sum(one.tokens == 0 for blocks in played.values() for b in blocks for one in b.told)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and report; status 1 if a bar was missed."""
+    parser = argparse.ArgumentParser(prog="python -m roost.bench.overhead", description=__doc__)
+    parser.add_argument("--real", type=Path, metavar="GGUF", required=True, help="the model's file")
+    parser.add_argument("--rounds", type=int, default=Setup().rounds, help="plays of A B B A")
+    parser.add_argument("--json", type=Path, help="also write the report to this file")
+    options = parser.parse_args(arguments)
+    ends_by_term()
+    sys.stdout.write(f"calibration loop {calibration(process_time):.1f} ms\n")
+    setup = Setup(rounds=options.rounds)
+    told = run(on_stage(partial(measure, setup=setup), BOUND_S, options.real))
+    sys.stdout.write(f"{told.text()}\n")
+    if options.json:
+        options.json.write_bytes(msgspec.json.encode(told))
+    return 0 if told.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

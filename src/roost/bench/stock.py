@@ -1,0 +1,46 @@
+"""SHELL: a server as it comes with llama.cpp, beside which roost is measured."""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from roost.backends.llama_argv import Launch
+from roost.backends.llama_child import serve, stock_of
+from roost.bench.drills.stage import Stage, until
+from roost.bench.processes import end, free_port, pinned, python
+
+START_S = 60.0
+
+
+@asynccontextmanager
+async def stock_server(stage: Stage, slots: int, slot_ctx: int) -> AsyncIterator[int]:
+    """Serve the stage's real model with the stock server; yields its port when it is ready."""
+    assert stage.real is not None, "a stock server runs real models only"
+    port = free_port()
+    launch = Launch(str(stage.real), "", "", slot_ctx, slots, 0, port=port)
+    words = msgspec.json.encode(launch).decode()
+    log = stage.path / "stock.log"
+    server = pinned((python(), "-m", "roost.bench.stock", words), None, log=log)
+    try:
+        await until(lambda: _answers(port), "the stock server is ready", START_S)
+        yield port
+    finally:
+        end(server)
+
+
+def _answers(port: int) -> bool | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as reply:
+            return bool(reply.status == 200) or None
+    except (OSError, urllib.error.URLError):
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(serve(msgspec.json.decode(sys.argv[1], type=Launch), stock_of))
