@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from roost.cli.join_tokens import join_token
 from roost.cli.main import run
-from roost.cli.node import join_token
+from roost.cli.node import gateway_address
 from roost.config import Machine, Settings, load
 
 TOKEN = "rt-abc"
@@ -50,3 +51,33 @@ def test_a_node_without_one_token_does_not_start(
     told = capsys.readouterr().err
     assert words in told
     assert TOKEN not in told
+
+
+@pytest.mark.parametrize(
+    ("token", "url", "words"),
+    [
+        (f"{TOKEN}.{'ab' * 32}", "http://llm.example:7878", "write https://HOST:PORT"),
+        (TOKEN, "http://llm.example:7878", "--insecure-http"),
+        (TOKEN, "http://[2001:db8::1]:7878", "--insecure-http"),
+        (f"{TOKEN}.abcd", "https://llm.example:7878", "perhaps cut short"),
+    ],
+)
+def test_a_token_is_not_sent_where_it_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], token: str, url: str, words: str
+) -> None:
+    """Beyond this machine it takes TLS, or being told; and half a token is none."""
+    arguments = ("node", "--join", url, "--token", token, "--home", str(tmp_path))
+    assert run([*arguments]) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert token not in told
+
+
+def test_what_a_token_says_of_the_gateway_goes_to_the_dialler() -> None:
+    """The secret is shown, the fingerprint is kept; on loopback plain HTTP is as good as ever."""
+    given = settings({}, token=f"{TOKEN}.{'AB' * 32}", ca_file="/ca")
+    address = gateway_address(given, "https://llm.example")
+    assert (address.token, address.pin, address.ca_file) == (TOKEN, "ab" * 32, "/ca")
+    assert gateway_address(given, "http://127.0.0.1:7878").token == TOKEN
+    waived = settings({}, token=TOKEN, insecure_http="true")
+    assert gateway_address(waived, "http://llm.example").token == TOKEN

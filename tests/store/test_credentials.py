@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.store.credentials import hashed, matching, spell
+from roost.store.credentials import TOKEN_PREFIX, hashed, matching, pinned, spell, unpinned
 
 
 def test_a_secret_is_its_prefix_and_64_digits() -> None:
@@ -32,3 +32,17 @@ def test_long_texts_are_not_even_hashed() -> None:
 def test_text_that_is_no_unicode_is_compared_too() -> None:
     """A lone surrogate, as a broken header may hold, is no crash."""
     assert matching("\ud800", [(hashed("a"), 1)]) is None
+
+
+def test_a_token_may_name_a_certificate() -> None:
+    """It is taken apart into the secret and the fingerprint, in lower case; or has none."""
+    secret, digest = spell(TOKEN_PREFIX, bytes(32)), "AB" * 32
+    assert unpinned(pinned(secret, digest)) == (secret, digest.lower())
+    assert unpinned(secret) == (secret, "")
+
+
+@pytest.mark.parametrize("rest", ["", "ab", "ab" * 31, "ab" * 33, "xy" * 32, "ab" * 32 + ".x"])
+def test_a_token_that_was_cut_is_damaged(rest: str) -> None:
+    """Half a fingerprint must not count as none."""
+    with pytest.raises(ValueError, match="fingerprint"):
+        unpinned(f"rt-abc.{rest}")

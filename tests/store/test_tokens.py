@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from roost.errors import RoostError
+from roost.store.credentials import pinned
 from roost.store.database import Database
 from roost.store.home import Home
 from roost.store.tokens import TokenRecord, TokenStore
@@ -73,3 +74,10 @@ def test_other_texts_are_no_tokens(tokens: TokenStore, presented: str) -> None:
     """Whatever else is presented, nothing is found."""
     tokens.issue()
     assert tokens.check(presented) is None
+
+
+def test_a_token_is_good_with_what_it_says_of_the_gateway(tokens: TokenStore) -> None:
+    """Who shows the fingerprint too, as older nodes and workers of system 1 do, is let in."""
+    made = tokens.issue()
+    assert tokens.check(pinned(made.secret, "ab" * 32)) == made.record
+    assert tokens.check(pinned(made.secret[:-1], "ab" * 32)) is None

@@ -14,7 +14,7 @@ from openai import APIError, BadRequestError, NotFoundError, OpenAI
 
 from tests.store.gguf_writer import Typed, tiny
 from tests.system.conftest import MODEL, Start
-from tests.system.processes import Roost, fetch, gone, wait
+from tests.system.processes import BEYOND, Roost, fetch, gone, wait
 
 Client = Callable[[str], OpenAI]
 SCRIPTED = ("serve", "--port", "0", "--backend", "scripted", "--ctx", "32768")
@@ -188,17 +188,16 @@ def test_a_model_file_that_cannot_be_served_ends_it_with_1(
     assert "Traceback" not in roost.output
 
 
-def test_beyond_loopback_tls_is_needed_or_waived_out_loud(start: Start, home: Path) -> None:
+def test_beyond_loopback_tls_is_taken_or_waived_out_loud(start: Start, home: Path) -> None:
     """With a key, plain HTTP is served to other machines only if that was said."""
     made = start("keys", "add", "me")
     assert made.ends() == 0
-    refused = start(*SCRIPTED, "--host", "0.0.0.0")
-    assert refused.ends() == 2
-    assert "--insecure-http" in refused.output
-    served = start(*SCRIPTED, "--host", "0.0.0.0", "--insecure-http")
-    served.url()
-    assert "WITHOUT TLS" in served.output
-    assert home.exists()
+    served = start(*SCRIPTED, "--host", BEYOND)
+    assert served.url().startswith("https://")
+    assert str(home / "certificate.pem") in served.output
+    plain = start(*SCRIPTED, "--host", BEYOND, "--insecure-http")
+    assert plain.url().startswith("http://")
+    assert "WITHOUT TLS" in plain.output
 
 
 def test_once_a_key_exists_everything_but_liveness_needs_it(start: Start, openai: Client) -> None:

@@ -52,7 +52,7 @@ LOOKS_MAX = 20
 
 def main(arguments: list[str]) -> int:
     """Talk until the end of the input, or until somebody leaves."""
-    parser = options.parser("chat", DESCRIPTION, ("url", "api_key"))
+    parser = options.parser("chat", DESCRIPTION, options.ASKS)
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="of the conversation")
     parser.add_argument("--last", action="store_true", help="go on with the newest conversation")
     parser.add_argument("--model", default="", help="who answers, where several could")

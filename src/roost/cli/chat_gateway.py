@@ -90,8 +90,8 @@ class Gateway:
         the gateway stops the model.
         """
         try:
-            url = located(self._settings)
-            made, root = opened(url, SILENCE_S)
+            where = located(self._settings)
+            made, root = opened(where, SILENCE_S)
         except RoostError as error:
             answer.on_failed(error.failure.message)
             return
@@ -101,7 +101,7 @@ class Gateway:
                 _follow(reply, answer, show)
             except (OSError, HTTPException) as error:
                 cut = "The connection ended before the answer did."
-                answer.on_failed(cut if answer.begun else silent(url, error).failure.message)
+                answer.on_failed(cut if answer.begun else silent(where.url, error).failure.message)
 
     def _send(self, connection: HTTPConnection, path: str, turn: Turn) -> HTTPResponse:
         headers = {"Content-Type": "application/json", **bearer(self._settings.api_key)}

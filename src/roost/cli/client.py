@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from roost.cli import options
 from roost.errors import RoostError, fail
+from roost.node.pinned_tls import pinned_context
 from roost.text.screen import in_one_line
 
 if TYPE_CHECKING:
@@ -19,6 +22,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TIMEOUT_S = 10.0
 REASONS = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
+
+
+class Located(NamedTuple):
+    """Where a gateway is, and how its certificate is known.
+
+    By its fingerprint `pin`, or by one of the files of authorities beside the system's own.
+    """
+
+    url: str
+    pin: str = ""
+    authorities: tuple[str, ...] = ()
 
 
 class _Told(msgspec.Struct):
@@ -37,8 +51,9 @@ def ask(
     Raises `not_found` where none runs here, `bad_request` for an address that is none,
     `unauthorized` for a key it does not accept and `upstream_error` for everything else.
     """
-    url = located(settings)
-    status, body = _fetch(url, path, method, settings.api_key, sent)
+    where = located(settings)
+    url = where.url
+    status, body = _fetch(where, path, method, settings.api_key, sent)
     reason = REASONS.get(status, "upstream_error")
     if status < 300:
         try:
@@ -61,25 +76,52 @@ def read_as(body: object, kind: type[T]) -> T:
         raise fail("upstream_error", message) from None
 
 
-def located(settings: Settings) -> str:
-    """Return the gateway's address; raises `not_found` where none is named and none runs here."""
-    return settings.url or _running(settings)
+def located(settings: Settings) -> Located:
+    """Return where the gateway is; raises `not_found` where none is named and none runs here."""
+    if settings.ca_file:
+        authorities: tuple[str, ...] = (str(Path(settings.ca_file).expanduser()),)
+    else:
+        own = Path(settings.home) / "certificate.pem"
+        authorities = (str(own),) if own.is_file() else ()
+    if settings.url:
+        return Located(settings.url, "", authorities)
+    instance = options.open_home(settings).running_instance()
+    if instance is None:
+        raise fail("not_found", "No gateway runs here; name one with --url or ROOST_URL.")
+    # A gateway on every address answers to loopback, and to no wildcard.
+    url = instance.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    return Located(url, instance.fingerprint, authorities)
 
 
-def opened(url: str, timeout_s: float) -> tuple[HTTPConnection, str]:
+def opened(where: Located, timeout_s: float) -> tuple[HTTPConnection, str]:
     """Make a connection to a gateway, and say what its paths begin with.
 
     Raises `bad_request` for an address that is none.
     """
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(where.url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port, parts = None, None, urlsplit("")
-    if parts.scheme not in {"http", "https"} or not host:
-        raise fail("bad_request", "--url needs http://HOST:PORT or https://HOST:PORT.")
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(host, port, timeout=timeout_s), parts.path.rstrip("/")
+    root = parts.path.rstrip("/")
+    if parts.scheme == "http" and host:
+        return HTTPConnection(host, port, timeout=timeout_s), root
+    if parts.scheme == "https" and host:
+        return HTTPSConnection(host, port, timeout=timeout_s, context=_tls(where)), root
+    raise fail("bad_request", "--url needs http://HOST:PORT or https://HOST:PORT.")
+
+
+def _tls(where: Located) -> ssl.SSLContext:
+    if where.pin:
+        return pinned_context(where.pin)
+    context = ssl.create_default_context()
+    try:
+        for file in where.authorities:
+            context.load_verify_locations(file)
+    except OSError:
+        message = "--ca-file: the file cannot be read or holds no certificate."
+        raise fail("bad_request", message, param="ca_file") from None
+    return context
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -89,20 +131,18 @@ def bearer(key: str) -> dict[str, str]:
 
 def silent(url: str, error: Exception) -> RoostError:
     """Build the failure for an address at which nobody answers."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message or str(error.args[-1])
+        message = f"The certificate at {url} is not trusted here ({why}): see --ca-file."
+        return fail("upstream_error", message)
     why = type(error).__name__
     return fail("upstream_error", f"No gateway answers at {url} ({why}).")
 
 
-def _running(settings: Settings) -> str:
-    instance = options.open_home(settings).running_instance()
-    if instance is None:
-        raise fail("not_found", "No gateway runs here; name one with --url or ROOST_URL.")
-    # A gateway on every address answers to loopback, and to no wildcard.
-    return instance.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
-
-
-def _fetch(url: str, path: str, method: str, key: str, sent: bytes | None) -> tuple[int, bytes]:
-    made, root = opened(url, TIMEOUT_S)
+def _fetch(
+    where: Located, path: str, method: str, key: str, sent: bytes | None
+) -> tuple[int, bytes]:
+    made, root = opened(where, TIMEOUT_S)
     with closing(made) as connection:
         try:
             kind = {} if sent is None else {"Content-Type": "application/json"}
@@ -110,7 +150,7 @@ def _fetch(url: str, path: str, method: str, key: str, sent: bytes | None) -> tu
             reply = connection.getresponse()
             return reply.status, reply.read()
         except (OSError, HTTPException) as error:
-            raise silent(url, error) from None
+            raise silent(where.url, error) from None
 
 
 def _message(body: bytes) -> str:

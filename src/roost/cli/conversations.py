@@ -23,7 +23,7 @@ the list has everybody's, and rm --tenant removes somebody else's.
 
 def main(arguments: list[str]) -> int:
     """Ask the gateway and print what it says."""
-    parser = options.parser("conversations", DESCRIPTION, ("url", "api_key"))
+    parser = options.parser("conversations", DESCRIPTION, options.ASKS)
     parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")
     parser.add_argument("action", nargs="?", default="list", choices=("list", "show", "rm"))
     parser.add_argument("name", nargs="?", help="for show and rm: the conversation_id")

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
 
 def node_parser(verb: str, description: str) -> ArgumentParser:
     """Make a parser for a verb that changes one node."""
-    parser = options.parser(verb, description, ("url", "api_key"))
+    parser = options.parser(verb, description, options.ASKS)
     parser.add_argument("node", metavar="NODE", help="its id, as `roost fleet` shows it")
     return parser
 

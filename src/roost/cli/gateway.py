@@ -93,7 +93,7 @@ def _is_one_of(name: str, rows: tuple[str, ...]) -> bool:
 
 async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     lifetime.listen()
-    stores = open_to_listen(settings)
+    settings, stores = open_to_listen(settings)
     gateway = await open_own(settings, stores)
     said = "nodes join with: roost node --join URL --token-file FILE"
     return await _live(settings, stores, gateway, lifetime, said)
@@ -107,7 +107,7 @@ async def _upstream(
     from roost.gateway.upstream.gateway import open_upstream_gateway
 
     lifetime.listen()
-    stores = open_to_listen(settings)
+    settings, stores = open_to_listen(settings)
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
         gateway = await open_upstream_gateway(upstream_settings(settings, targets), authorise)
@@ -127,7 +127,7 @@ async def _live(
     assert gateway.front is not None, "an open gateway listens"
     url = gateway.front.url + settings.base_path
     try:
-        with stores.home.record_instance(url):
+        with stores.home.record_instance(url, fingerprint=stores.fingerprint):
             print(f"roost listens on {url}; {said}", flush=True)
             settle()
             await lifetime.wait()

@@ -88,7 +88,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(settings: Settings, *, keys_exist: bool, flag: str = "") -> None:
-    """Refuse to listen beyond loopback without a key, or without TLS unless told so out loud.
+    """Refuse to listen beyond loopback without a key, and say out loud where it is without TLS.
 
     `flag` is what says where to listen, with its value, if that is not `--host`.
     """
@@ -100,19 +100,12 @@ def check_exposure(settings: Settings, *, keys_exist: bool, flag: str = "") -> N
             "needed: make one with `roost keys add NAME`."
         )
         raise fail("bad_request", message)
-    if settings.tls_cert:
-        return
-    if not settings.insecure_http:
-        message = (
-            "Beyond this machine keys and prompts must not travel in the clear: give --tls-cert "
-            "and --tls-key, or say --insecure-http if something in front of roost does TLS."
+    if settings.insecure_http and not settings.tls_cert:
+        print(
+            f"roost: serving http://{settings.host}:{settings.port} WITHOUT TLS, as asked for by "
+            "--insecure-http; keys and prompts can be read on the way",
+            file=sys.stderr,
         )
-        raise fail("bad_request", message)
-    print(
-        f"roost: serving http://{settings.host}:{settings.port} WITHOUT TLS, as asked for by "
-        "--insecure-http; keys and prompts can be read on the way",
-        file=sys.stderr,
-    )
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class Listing(NamedTuple):
 
     def run(self, arguments: list[str]) -> int:
         """Ask the gateway and print what it says."""
-        parser = options.parser(self.verb, self.description, ("url", "api_key"))
+        parser = options.parser(self.verb, self.description, options.ASKS)
         parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")
         parsed = parser.parse_args(arguments)
         from roost.cli.client import ask

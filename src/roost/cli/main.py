@@ -29,6 +29,7 @@ VERBS: dict[str, str] = {
     "conversations": "list, show or remove what is kept of named conversations",
     "keys": "add, list or revoke API keys",
     "token": "make a token with which nodes join",
+    "certificate": "show the certificate of this machine's gateway, or make another",
     "config": "show the settings in force, where each comes from, or check a file",
     "sim": "run the machines of roost in a simulated world, with faults",
     "demo": "pull a small model, serve it and show how to talk to it",

@@ -6,12 +6,12 @@ import asyncio
 import random
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from roost.cli import options
 from roost.cli.gateway_parts import is_loopback
+from roost.cli.join_tokens import join_token, split_token
 from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node
 from roost.cli.places import node_places
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LISTENING = ("allowed_hosts", "tls_cert", "tls_key", "insecure_http", "stream.keepalive_s")
 SETTINGS = (
     *(*NODE_SETTINGS, *WORKER_SETTINGS, *LISTENING),
-    *("link.", "drain.", "log_level", "log_format", "token", "token_file"),
+    *("link.", "drain.", "log_level", "log_format", "token", "token_file", "ca_file"),
 )
 DESCRIPTION = """\
 Join a gateway and serve this machine's models through it. The node dials the gateway's address, so
@@ -37,49 +37,44 @@ it needs no open port of its own; make the token with `roost token` where the ga
 stands on a command line is in the list of processes: --token-file or ROOST_TOKEN keep the token out
 of it.
 """
-TOKEN_CHARS_MAX = 4096
 
 
 def main(arguments: list[str]) -> int:
     """Run until a signal ends it, or the gateway says that there is no point in trying."""
     parser = options.parser("node", DESCRIPTION, SETTINGS)
     parser.add_argument("--join", required=True, metavar="URL", help="the gateway's address")
-    parser.add_argument("--ca-file", default="", help="authorities for the gateway's certificate")
     parsed = parser.parse_args(arguments)
     settings = options.load(parsed).settings
-    token = join_token(settings)
+    address = gateway_address(settings, parsed.join)
     lifetime = options.start_lifetime(parsed)
     from roost.gateway.loop import run
 
     check_backend(settings)
-    _warn_in_the_clear(link_url(parsed.join))
-    address = Address(parsed.join, token, parsed.ca_file, settings.link_message_max_bytes)
     return run(_node(settings, address, lifetime))
 
 
-def join_token(settings: Settings) -> str:
-    """Return the token to join with; raises `bad_request` where there is not exactly one."""
-    if bool(settings.token) == bool(settings.token_file):
-        given = "two are" if settings.token else "none is"
-        message = f"A node needs one of --token-file, ROOST_TOKEN and --token; {given} given."
-        raise fail("bad_request", message)
-    if settings.token:
-        return settings.token
-    try:
-        with Path(settings.token_file).expanduser().open(encoding="utf-8") as file:
-            token = file.read(TOKEN_CHARS_MAX).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = type(error).__name__
-        raise fail("bad_request", f"--token-file: the file cannot be read ({why}).") from None
-    if not token:
-        raise fail("bad_request", "--token-file: the file is empty; `roost token` makes a token.")
-    return token
+def gateway_address(settings: Settings, url: str) -> Address:
+    """Return where to join and how; raises `bad_request` where the token would be overheard."""
+    token, pin = split_token(join_token(settings))
+    link = link_url(url)
+    if link.startswith("ws:"):
+        _check_in_the_clear(settings, urlsplit(link).hostname or "", pin)
+    limit = settings.link_message_max_bytes
+    return Address(url, token, settings.ca_file, pin, message_max_bytes=limit)
 
 
-def _warn_in_the_clear(url: str) -> None:
-    host = urlsplit(url).hostname or ""
-    if url.startswith("ws:") and not is_loopback(host):
-        print(f"roost node: the token travels to {host} without TLS", file=sys.stderr)
+def _check_in_the_clear(settings: Settings, host: str, pin: str) -> None:
+    if is_loopback(host):
+        return
+    if not settings.insecure_http:
+        why = (
+            "the token names the gateway's certificate: write https://HOST:PORT"
+            if pin
+            else "the token would travel in the clear: write https://HOST:PORT, or, if the network "
+            "can be trusted with it, say --insecure-http"
+        )
+        raise fail("bad_request", f"--join {host}: {why}.", param="join")
+    print(f"roost node: the token travels to {host} without TLS", file=sys.stderr)
 
 
 async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int:

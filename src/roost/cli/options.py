@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from roost.store.home import Home
 
 
+ASKS = ("url", "api_key", "ca_file")
+"""The settings of every verb that asks a gateway."""
+
+
 class Parser(argparse.ArgumentParser):
     """One that says what is wrong in one line, and which flag may have been meant."""
 

@@ -27,7 +27,7 @@ ACCEPT_HELP = "agree to the licence of a model whose source asks for that"
 
 def main(arguments: list[str]) -> int:
     """Pull one model, or all of a folder."""
-    parser = options.parser("pull", DESCRIPTION, ("hub.", "url", "api_key"))
+    parser = options.parser("pull", DESCRIPTION, ("hub.", *options.ASKS))
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument(
         "--file",

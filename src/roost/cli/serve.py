@@ -79,7 +79,7 @@ def run(settings: Settings, lifetime: Lifetime, file: str | None = None) -> int:
     from roost.gateway.loop import run as run_loop
 
     check_backend(settings)
-    stores = open_to_listen(settings)
+    settings, stores = open_to_listen(settings)
     try:
         models = _models(stores, file)
         _check_default(settings, models)
@@ -204,6 +204,7 @@ async def _joins(joined: asyncio.Event, lifetime: Lifetime) -> bool:
 def _tell(served: Served) -> Held:
     assert served.gateway.front is not None, "an open gateway listens"
     url = served.gateway.front.url + served.settings.base_path
-    held = served.stores.home.record_instance(url)
-    print(banner(url, served.models, keys_exist=served.stores.keys.any_keys()), flush=True)
+    stores = served.stores
+    held = stores.home.record_instance(url, fingerprint=stores.fingerprint)
+    print(banner(url, served.models, keys_exist=stores.keys.any_keys()), flush=True)
     return held

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 
 class Stores(NamedTuple):
-    """What a serving verb reads and writes on disk."""
+    """What a serving verb reads and writes on disk.
+
+    `fingerprint` is that of the home's own certificate, where this is what the verb listens with.
+    """
 
     home: Home
     database: Database
     keys: KeyStore
     tokens: TokenStore
     models: ModelStore
+    fingerprint: str = ""
 
     def close(self) -> None:
         """Close the database."""
@@ -41,10 +45,19 @@ def open_stores(settings: Settings) -> Stores:
     return Stores(home, database, KeyStore(database), TokenStore(database), ModelStore(home))
 
 
-def open_to_listen(settings: Settings) -> Stores:
-    """Open everything, and refuse to listen where that would not be safe."""
+def open_to_listen(settings: Settings) -> tuple[Settings, Stores]:
+    """Open everything, and refuse to listen where that would not be safe.
+
+    The settings that come back name a certificate wherever one is needed.
+    """
     from roost.cli.gateway_parts import check_exposure
+    from roost.cli.own_tls import secured
 
     stores = open_stores(settings)
-    check_exposure(settings, keys_exist=stores.keys.any_keys())
-    return stores
+    try:
+        check_exposure(settings, keys_exist=stores.keys.any_keys())
+        found = secured(settings, stores.home, stores.tokens)
+    except BaseException:
+        stores.close()
+        raise
+    return found.settings, stores._replace(fingerprint=found.fingerprint)

@@ -19,7 +19,7 @@ it.
 
 def main(arguments: list[str]) -> int:
     """Ask the gateway for a receipt and print it."""
-    parser = options.parser("why", DESCRIPTION, ("url", "api_key"))
+    parser = options.parser("why", DESCRIPTION, options.ASKS)
     parser.add_argument("request", metavar="ID", help="the request's id")
     parser.add_argument("--cancel", action="store_true", help="stop it, wherever it is")
     parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")

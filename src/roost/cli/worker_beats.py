@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from roost import __version__
 from roost.cli.gateway_parts import is_loopback
+from roost.cli.join_tokens import split_token
 from roost.core.worker import WorkerBeat, WorkerHealth
 from roost.errors import fail
 from roost.node.worker_beat import Beats, BeatSettings, read_place
@@ -48,6 +49,10 @@ def check_beats(settings: Settings) -> None:
     if host in EVERYWHERE and not settings.worker_url:
         message = "--worker-url: say at which address the coordinator reaches this worker."
         raise fail("bad_request", message, param="worker.url")
+    _, pin = split_token(settings.worker_heartbeat_token, "--worker-heartbeat-token")
+    if pin and not place.tls:
+        message = "--worker-heartbeat: the token names a certificate, so write https://HOST:PORT."
+        raise fail("bad_request", message, param="worker.heartbeat")
     if not place.tls and not is_loopback(place.host):
         print(f"roost: heartbeats travel to {place.host} without TLS", file=sys.stderr)
 
@@ -67,9 +72,11 @@ def open_beats(settings: Settings, worker: Worker) -> Beats | None:
         engine="roost",
         version=__version__,
     )
+    token, pin = split_token(settings.worker_heartbeat_token, "--worker-heartbeat-token")
     told = BeatSettings(
         url=settings.worker_heartbeat,
-        token=settings.worker_heartbeat_token,
+        token=token,
+        pin=pin,
         every_s=settings.worker_heartbeat_s,
         timeout_s=settings.worker_heartbeat_timeout_s,
     )

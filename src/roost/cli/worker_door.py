@@ -88,12 +88,14 @@ async def open_door(
     if not settings.worker_api:
         return None
     from roost.cli.gateway_parts import check_exposure, said_where
+    from roost.cli.own_tls import secured
 
     where = read_where(settings.worker_api)
     flag = f"{FLAG} {settings.worker_api}"
     # The rules of any listener of ours, for this address.
     told = settings._replace(host=where.host, port=where.port)
     check_exposure(told, keys_exist=stores.keys.any_keys(), flag=flag)
+    told = secured(told, stores.home, stores.tokens).settings
     near, far = memory_pair()
     table, link = WorkerTable(_limits(settings)), WorkerLink(far)
     desk = WorkerDesk(table, link, node.forget, _times(settings), logs.get())

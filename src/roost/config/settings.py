@@ -189,5 +189,6 @@ class Settings(NamedTuple):
     hub_token: str
     token: str
     token_file: str
+    ca_file: str
     url: str
     api_key: str

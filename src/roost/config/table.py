@@ -254,6 +254,7 @@ TABLE: tuple[Setting, ...] = (
         secret=True,
     ),
     Setting("token_file", "", "", "A file that holds the join token and nothing else."),
+    Setting("ca_file", "", "", "Vouches for a gateway's certificate, at nodes and verbs."),
     Setting("url", "", "", "For verbs that ask a gateway; empty is the one that runs here."),
     Setting("api_key", "", "", "For verbs that ask a gateway.", secret=True),
 )

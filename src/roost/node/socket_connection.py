@@ -10,6 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from roost.errors import RoostError, fail
+from roost.node.pinned_tls import pinned_context
 from roost.wire.codec import FRAME_MAX_BYTES, decode_from_gateway, encode
 from roost.wire.messages import LINK_PATH, FromGateway, FromNode
 
@@ -31,13 +32,16 @@ class Address(msgspec.Struct, frozen=True):
     """Where a gateway is and how to be let in.
 
     `url` is http(s)://HOST[:PORT][/BASE], `token` a join token. `ca_file` verifies the gateway's
-    certificate in place of the system's authorities. `open_timeout_s` is for the connection to
-    stand, `close_timeout_s` for the gateway to answer a close.
+    certificate in place of the system's authorities; without it, `pin` is the fingerprint of the
+    only certificate that the gateway may have, "" for any that they verify.
+    `open_timeout_s` is for the connection to stand, `close_timeout_s` for the gateway to answer a
+    close.
     """
 
     url: str
     token: str
     ca_file: str = ""
+    pin: str = ""
     message_max_bytes: int = FRAME_MAX_BYTES
     open_timeout_s: float = 10.0
     close_timeout_s: float = 1.0
@@ -59,10 +63,11 @@ async def dial(address: Address) -> SocketConnection:
     """Open a WebSocket to a gateway.
 
     Raises `unauthorized`, `forbidden` or `not_found` where the gateway says so, `bad_request` for
-    an address or a CA file that cannot be used, and `node_lost` where nobody answers.
+    an address or a CA file that cannot be used, `forbidden` for another certificate than the one
+    that is pinned, and `node_lost` where nobody answers.
     """
     url = link_url(address.url)
-    context = _tls(address.ca_file) if url.startswith("wss:") else None
+    context = _tls(address) if url.startswith("wss:") else None
     try:
         socket = await connect(
             url,
@@ -80,6 +85,8 @@ async def dial(address: Address) -> SocketConnection:
         )
     except InvalidStatus as error:
         raise _refusal(error.response.status_code) from None
+    except ssl.SSLCertVerificationError as error:
+        raise _untrusted(address, error) from None
     except (OSError, TimeoutError, WebSocketException) as error:
         raise fail("node_lost", f"No gateway answers there ({type(error).__name__}).") from None
     return SocketConnection(socket, address.message_max_bytes)
@@ -119,11 +126,30 @@ def _no_address() -> RoostError:
     return fail("bad_request", "--join needs http://HOST:PORT or https://HOST:PORT.")
 
 
-def _tls(ca_file: str) -> ssl.SSLContext:
+def _tls(address: Address) -> ssl.SSLContext:
+    if address.pin and not address.ca_file:
+        return pinned_context(address.pin)
     try:
-        return ssl.create_default_context(cafile=ca_file or None)
+        return ssl.create_default_context(cafile=address.ca_file or None)
     except OSError:
         raise fail("bad_request", "The CA file cannot be read or holds no certificate.") from None
+
+
+def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> RoostError:
+    """Say what to do about a certificate; the token has not been sent to whoever showed it."""
+    if address.pin and not address.ca_file:
+        # It will be another one at the next dial too, and whoever has it should not be asked again.
+        message = (
+            "What answers there has another certificate than the one that the token names, so it "
+            "was told nothing. If the gateway has a new certificate, make a new token there with "
+            "`roost token`; if something in front of it does TLS, with `roost token --no-pin`."
+        )
+        return fail("forbidden", message)
+    message = (
+        f"The gateway's certificate is not trusted here ({error.verify_message}): give --ca-file, "
+        "or a token that `roost token` has made since the gateway has its certificate."
+    )
+    return fail("node_lost", message)
 
 
 def _refusal(status: int) -> RoostError:

@@ -19,6 +19,7 @@ import msgspec
 from roost.core.worker import WorkerBeat
 from roost.dialects.heartbeat import heartbeat_body
 from roost.errors import fail
+from roost.node.pinned_tls import pinned_context
 from roost.observe.logs import Log
 
 PATH = "/coordinator/health/heartbeat"
@@ -30,12 +31,17 @@ _ERROR = re.compile(rb'"error"\s*:\s*"([^"\\]{1,300})"')
 
 
 class BeatSettings(msgspec.Struct, frozen=True):
-    """Where heartbeats go, with which join token, how often, and how long one may take."""
+    """Where heartbeats go, with which join token, how often, and how long one may take.
+
+    `pin` is the fingerprint of the only certificate that the coordinator may have, "" for any that
+    the system's authorities verify.
+    """
 
     url: str
     token: str = ""
     every_s: float = 10.0
     timeout_s: float = 5.0
+    pin: str = ""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -113,7 +119,7 @@ class Beats:
     async def _ask(self, body: bytes) -> bytes:
         """Send one request on a connection of its own and read what comes, up to a limit."""
         place = self._place
-        context = ssl.create_default_context() if place.tls else None
+        context = self._tls() if place.tls else None
         reader, writer = await asyncio.open_connection(place.host, place.port, ssl=context)
         try:
             writer.write(self._head(len(body)) + body)
@@ -124,6 +130,10 @@ class Beats:
             return bytes(answer)
         finally:
             writer.close()
+
+    def _tls(self) -> ssl.SSLContext:
+        pin = self._settings.pin
+        return pinned_context(pin) if pin else ssl.create_default_context()
 
     def _head(self, length: int) -> bytes:
         place, token = self._place, self._settings.token

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
+from string import hexdigits
 from typing import TypeVar
 
 KEY_PREFIX = "sk-roost-"
 TOKEN_PREFIX = "rt-"
 SECRET_BYTES = 32
+PIN_MARK = "."
+PIN_DIGITS = 64
 MAX_PRESENTED_CHARACTERS = 512
 
 Found = TypeVar("Found")
@@ -20,6 +23,23 @@ def spell(prefix: str, randomness: bytes) -> str:
     if len(randomness) != SECRET_BYTES:
         raise ValueError(f"a secret has {SECRET_BYTES} random bytes")
     return prefix + randomness.hex()
+
+
+def pinned(secret: str, fingerprint: str) -> str:
+    """Write a join token that also says by which certificate the gateway is known."""
+    return f"{secret}{PIN_MARK}{fingerprint}"
+
+
+def unpinned(token: str) -> tuple[str, str]:
+    """Take a join token apart: the secret, and the fingerprint that it names, "" for none.
+
+    Raises `ValueError` where something follows the secret that is no fingerprint: a token that was
+    cut short must not count as one that allows every certificate.
+    """
+    secret, mark, fingerprint = token.partition(PIN_MARK)
+    if mark and not (len(fingerprint) == PIN_DIGITS and set(fingerprint) <= set(hexdigits)):
+        raise ValueError("what follows the secret is no fingerprint")
+    return secret, fingerprint.lower()
 
 
 def hashed(secret: str) -> bytes:

@@ -5,7 +5,8 @@
     nodes/<n>/       one folder per node process: `lock` is held while it runs, `id` outlives it
     instances/       one file per listening process, locked by it while it lives
     gateway.json     how often a gateway has been started
-    secrets/, logs/, roost.db
+    secrets/             what no one else may read: tls.pem, keys that sign
+    logs/, roost.db, certificate.pem
 
 Several processes may share one ROOST_HOME. Whether another one is alive is asked of the locks that
 it holds, never of its pid: a pid may have been given to somebody else meanwhile.
@@ -48,10 +49,14 @@ _SECRET_BYTES = 32
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A running process that listens: where client verbs find it, and its process id."""
+    """A running process that listens: where client verbs find it, and its process id.
+
+    `fingerprint` is that of the certificate by which it is known, where this home has made it.
+    """
 
     url: str
     pid: int
+    fingerprint: str = ""
 
 
 class Held:
@@ -157,10 +162,11 @@ class Home:
             raise fail("storage_error", f"The secret {name} is damaged. Remove it and start again.")
         return content
 
-    def record_instance(self, url: str, pid: int | None = None) -> Held:
+    def record_instance(self, url: str, pid: int | None = None, fingerprint: str = "") -> Held:
         """Record that this process listens at `url`, until the returned value is closed.
 
         The record also ends with this process. `pid` is this process's own unless told otherwise.
+        `fingerprint`: see `Instance`.
         """
         # Whoever was killed could not remove its record; whoever comes next does.
         self.running_instances()
@@ -173,7 +179,7 @@ class Home:
             descriptor = lock_now(hidden)
             if descriptor is None:
                 raise fail("internal", "A record of this process exists already.")
-            os.write(descriptor, msgspec.json.encode(Instance(url, pid)))
+            os.write(descriptor, msgspec.json.encode(Instance(url, pid, fingerprint)))
             sync(descriptor)
             publish(hidden, final)
         return Held(descriptor, final)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from roost.errors import fail
-from roost.store.credentials import SECRET_BYTES, TOKEN_PREFIX, hashed, matching, spell
+from roost.store.credentials import PIN_MARK, SECRET_BYTES, TOKEN_PREFIX, hashed, matching, spell
 from roost.store.database import Database
 
 MAX_TTL_S = 10 * 366 * 86_400
@@ -60,8 +60,11 @@ class TokenStore:
         return tuple(record for _, record in self._valid())
 
     def check(self, presented: str) -> TokenRecord | None:
-        """Return the record of a token that is valid now, None for anything else."""
-        return matching(presented, self._valid())
+        """Return the record of a token that is valid now, None for anything else.
+
+        The fingerprint that may follow it is for whoever shows it: who sends it too is let in.
+        """
+        return matching(presented.partition(PIN_MARK)[0], self._valid())
 
     def revoke(self, token: str) -> bool:
         """Make a token invalid by its id; False if there is no such valid token.

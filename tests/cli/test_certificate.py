@@ -1,0 +1,67 @@
+"""`roost token` and `roost certificate`: whose fingerprint is told, and when none is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from roost.cli.main import run
+from roost.store.certificate import known_certificate
+from roost.store.home import Home
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """An empty ROOST_HOME."""
+    return Home.open(tmp_path / "home")
+
+
+def told(home: Home, capsys: Capture, *arguments: str) -> dict[str, str | None]:
+    """Run a verb over the home and decode what it prints."""
+    assert run([*arguments, "--home", str(home.root), "--json"]) == 0
+    return msgspec.json.decode(capsys.readouterr().out, type=dict[str, str | None])
+
+
+def test_a_token_makes_the_certificate_that_it_names(home: Home, capsys: Capture) -> None:
+    """It needs no gateway; a second token names the same one."""
+    first, second = told(home, capsys, "token"), told(home, capsys, "token")
+    own = known_certificate(home)
+    assert own is not None
+    assert first["fingerprint"] == second["fingerprint"] == own.fingerprint
+    assert told(home, capsys, "certificate")["fingerprint"] == own.fingerprint
+
+
+@pytest.mark.parametrize(
+    "flag", [("--no-pin",), ("--insecure-http",), ("--tls-cert=c", "--tls-key=k")]
+)
+def test_a_token_names_none_that_will_not_be_used(
+    home: Home, capsys: Capture, flag: tuple[str, ...]
+) -> None:
+    """Where something else does TLS, or nothing, there is nothing to know the gateway by."""
+    made = told(home, capsys, "token", *flag)
+    assert made["fingerprint"] is None
+    assert "." not in str(made["token"])
+    assert known_certificate(home) is None
+
+
+def test_a_running_gateway_says_how_it_is_known(home: Home, capsys: Capture) -> None:
+    """One that was started with files of its own, or in the clear, is no case for a pin."""
+    with home.record_instance("http://127.0.0.1:7878"):
+        assert told(home, capsys, "token")["fingerprint"] is None
+    with home.record_instance("https://10.0.0.1:7878", fingerprint="ab"):
+        assert told(home, capsys, "token")["fingerprint"]
+
+
+def test_another_certificate_is_a_word_away(home: Home, capsys: Capture) -> None:
+    """Before there is one, showing it fails; renewing makes one, and says what to do next."""
+    assert run(["certificate", "--home", str(home.root)]) == 2
+    assert "roost token" in capsys.readouterr().err
+    first = told(home, capsys, "certificate", "renew")
+    assert run(["certificate", "renew", "--home", str(home.root)]) == 0
+    shown = capsys.readouterr().out
+    assert "roost token" in shown
+    assert str(first["fingerprint"]) not in shown
