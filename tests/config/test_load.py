@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.config.load import Loaded, Machine, home_of, load
+from roost.config.load import Loaded, Machine, examine, home_of, load
 from roost.config.setting import Setting
+from roost.config.show import add_flags
 from roost.config.table import TABLE
 from roost.errors import RoostError
 
@@ -212,3 +215,97 @@ def test_a_link_message_has_room_for_the_largest_body() -> None:
         load({}, flags, "", MACHINE)
     assert caught.value.failure.param == "link.message_max_bytes"
     assert load({}, {**flags, "link_message_max_bytes": 2000}, "", MACHINE)
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    """Faults of all sources in one answer, each with its path; the right values are in force."""
+    toml = 'port = "x"\nslots = 3\n[queue]\nlength = -1\nlengthx = 2\n[zzz]\nqqq = 1\n'
+    loaded, faults = examine({"ROOST_CTX": "many"}, {"base_path": "llm"}, toml, MACHINE)
+    assert {fault.setting for fault in faults} == {
+        *("port", "queue.length", "queue.lengthx", "zzz.qqq", "ctx", "base_path"),
+    }
+    assert (loaded.settings.port, loaded.settings.slots, loaded.settings.ctx) == (7878, 3, 4096)
+    message = refusal({"ROOST_CTX": "many"}, {"base_path": "llm"}, toml)
+    assert message.startswith("6 settings are wrong:\n  ")
+    assert all(f"\n  {fault.message}" in message for fault in faults)
+
+
+def test_what_is_wrong_by_itself_is_no_measure_for_others() -> None:
+    """A threshold that is no number does not make its neighbours wrong."""
+    faults = examine({"ROOST_LINK_SUSPECT_S": "x", "ROOST_LINK_STALE_S": "1"}, {}, "", MACHINE)[1]
+    assert [fault.setting for fault in faults] == ["link.suspect_s"]
+    assert "is 'x'" in faults[0].message
+
+
+def test_models_may_have_options_of_their_own() -> None:
+    """In the file a table for each, elsewhere a list; both in the file count together."""
+    toml = 'model_options = ["a.ctx=1"]\n[models.smol.options]\nctx = 8192\nslots = 2\n'
+    toml += '[models."org/m:1.5".options]\nthreads = 3\n[models]\npoll_s = 3\n'
+    settings = loaded(toml=toml).settings
+    assert settings.model_options == (
+        *("a.ctx=1", "smol.ctx=8192", "smol.slots=2", "org/m:1.5.threads=3"),
+    )
+    assert settings.models_poll_s == 3.0
+    assert loaded({"ROOST_MODEL_OPTIONS": "smol.ctx=1, b.batch=2"}, toml=toml).settings[
+        type(settings)._fields.index("model_options")
+    ] == ("smol.ctx=1", "b.batch=2")
+
+
+@pytest.mark.parametrize(
+    ("toml", "path", "why"),
+    [
+        ('[models.smol.options]\nctx = "8k"', "models.smol.options.ctx", "is '8k': a whole number"),
+        ("[models.smol.options]\nctx = -1", "models.smol.options.ctx", "is -1: a whole number of"),
+        ("[models.smol.options]\nctx = true", "models.smol.options.ctx", "is True"),
+        ("[models.smol.options]\nbatch = 0", "models.smol.options.batch", "from 1 to 65536"),
+        ("[models.smol.options]\nport = 1", "models.smol.options.port", "ctx, slots, batch"),
+        ("[models.smol]\nctx = 1", "models.smol.ctx", "is no setting"),
+        ("[models.smol]\noptions = 1", "models.smol.options", "is no setting"),
+        ("model_options = [1]", "model_options", "a list of texts is needed"),
+        ('model_options = ["ctx=1"]', "model_options", "write MODEL.OPTION=NUMBER"),
+        ('model_options = ["a.ctx"]', "model_options", "write MODEL.OPTION=NUMBER"),
+        ('model_options = ["a.ctx=x"]', "models.a.options.ctx", "is 'x': a whole number"),
+        ('model_options = ["a.ctx=-1"]', "models.a.options.ctx", "is '-1': a whole number"),
+    ],
+)
+def test_a_wrong_option_of_a_model_has_its_path(toml: str, path: str, why: str) -> None:
+    """The path is the one in the file, whichever way it was written."""
+    (fault,) = examine({}, {}, toml, MACHINE)[1]
+    assert fault.setting == path
+    assert why in fault.message
+
+
+def _text(row: Setting) -> str:
+    """Write a value for a row that differs from its default."""
+    if isinstance(row.default, bool):
+        return str(not row.default).lower()
+    if isinstance(row.default, (int, float)):
+        return f"{row.least + 1 if row.default == row.least else row.least:g}"
+    if row.choices:
+        return row.choices[-1]
+    return {"model_options": "a.ctx=1", "base_path": "/x"}.get(row.name, "x")
+
+
+def _toml(row: Setting, text: str) -> str:
+    """Write the same in the settings file."""
+    plain = isinstance(row.default, (bool, int, float))
+    value = text if plain else f'["{text}"]' if isinstance(row.default, tuple) else f'"{text}"'
+    table, _, key = row.name.rpartition(".")
+    return f"[{table}]\n{key} = {value}\n" if table else f"{key} = {value}\n"
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_every_setting_is_a_flag_a_variable_and_a_line_of_the_file(row: Setting) -> None:
+    """All three give it the same value, and each of its older names too."""
+    text = _text(row)
+    parser = argparse.ArgumentParser()
+    add_flags(parser, [row.name])
+    flags = vars(parser.parse_args([f"{row.flag}={text}"]))
+    # Checks of several settings are another matter: one alone may well break those.
+    examined = [examine({}, flags, "", MACHINE)]
+    examined += [examine({name: text}, {}, "", MACHINE) for name in (row.variable, *row.aliases)]
+    if row.name != "home":
+        examined.append(examine({}, {}, _toml(row, text), MACHINE))
+    found = {getattr(one.loaded.settings, row.attribute) for one in examined}
+    assert len(found) == 1
+    assert row.default not in found

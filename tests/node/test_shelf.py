@@ -105,6 +105,18 @@ def test_the_context_is_at_most_the_models_own(wanted: int, own: int, ctx: int) 
     assert offer.digest
 
 
+async def test_a_model_may_have_options_of_its_own() -> None:
+    """Its offer and its runtime's key have them; the others keep the common ones."""
+    start = StartSettings(workdir="", log_path="")
+    own = {"m": RuntimeOptions(ctx=64, slots=1, batch=16, threads=2)}
+    settings = ShelfSettings(RuntimeOptions(), "/run", "/logs", start, own_options=own)
+    backend = Recording()
+    shelf = Shelf([_manifest(), _manifest("n")], Always(backend), settings)
+    assert [(offer.slots, offer.ctx) for offer in shelf.offers()] == [(1, 64), (4, 2048)]
+    await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    assert backend.asked[0][0].options == own["m"]
+
+
 async def test_models_come_and_go() -> None:
     """After an update the new model starts, and the old one fails to load with a reason."""
     shelf = _shelf(Recording(), _manifest("old"))

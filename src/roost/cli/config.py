@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 from roost.cli import options
 from roost.config import TABLE
+from roost.config.read import read_all
 from roost.config.show import Shown, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roost.config.load import Fault
 
 DESCRIPTION = """\
 show: every setting in force, its unit and its source. check: only say whether all of them are
-right. Both read flags, ROOST_* variables and the settings file, as every other verb does.
+right. Both read flags, ROOST_* variables and the settings file, as every other verb does; a FILE
+is read in its place, as by --config. Everything that is wrong is told at once; then the exit code
+is 2.
 """
 
 
@@ -17,19 +28,32 @@ def main(arguments: list[str]) -> int:
     names = [row.name for row in TABLE if row.name != "home"]
     parser = options.parser("config", DESCRIPTION, names)
     parser.add_argument("action", nargs="?", default="show", choices=("show", "check"))
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a settings file")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
-    loaded = options.load(parsed)
-    if parsed.action == "check":
-        print("every setting is right")
-        return 0
-    lines = describe(loaded)
+    if parsed.file and parsed.config:
+        parser.error("FILE and --config are two files; name one")
+    loaded, faults = read_all({**vars(parsed), "config": parsed.file or parsed.config})
+    options.warn_unknown(loaded)
+    lines = describe(loaded) if parsed.action == "show" else []
     if parsed.json:
+        _print_json(lines, faults, checked=parsed.action == "check")
+    else:
+        for line in lines:
+            print(_row(line))
+        if not lines and not faults:
+            print("every setting is right")
+    for fault in faults:
+        print(f"roost config: {fault.message}", file=sys.stderr)
+    return 2 if faults else 0
+
+
+def _print_json(lines: Sequence[Shown], faults: Sequence[Fault], *, checked: bool) -> None:
+    if not checked:
         options.print_json([line._asdict() for line in lines])
-        return 0
-    for line in lines:
-        print(_row(line))
-    return 0
+        return
+    wrong = [fault._asdict() for fault in faults]
+    options.print_json({"ok": not faults, "faults": wrong})
 
 
 def _row(line: Shown) -> str:

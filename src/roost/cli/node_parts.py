@@ -14,6 +14,7 @@ import msgspec
 from roost import __version__
 from roost.backends.base import StartSettings
 from roost.backends.registry import NAMES, chosen, here, make
+from roost.config.load import split_option
 from roost.core.choice import AUTO
 from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
@@ -54,6 +55,7 @@ NODE_SETTINGS = (
     "ctx",
     "batch",
     "threads",
+    "model_options",
     "backend",
     "llama_server",
     "runtime.",
@@ -163,16 +165,36 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
         turn_s=settings.runtime_turn_s,
         wait_s=settings.runtime_room_wait_s,
     )
-    most = settings.max_in_flight
+    own_slots = any(split_option(text)[1] == "slots" for text in settings.model_options)
+    # Where models differ in slots, as many as slots is another number for each of them.
+    follows = own_slots and settings.max_in_flight == settings.slots
+    most = None if follows else settings.max_in_flight
     sessions = _session_settings(settings, places)
     return AgentSettings(
         backend=backend, max_in_flight=most, sessions=sessions, room=room, pace=pace
     )
 
 
+def own_options(settings: Settings) -> dict[str, RuntimeOptions]:
+    """Give the options of the models that have some of their own; the last word on each counts."""
+    found: dict[str, RuntimeOptions] = {}
+    for text in settings.model_options:
+        model, option, number = split_option(text)
+        if option == "slots" and not int(number):
+            number = str(settings.slots)
+        before = found.get(model, _options(settings))
+        found[model] = msgspec.structs.replace(before, **{option: int(number)})
+    return found
+
+
+def _options(settings: Settings) -> RuntimeOptions:
+    return RuntimeOptions(settings.ctx, settings.slots, settings.batch, settings.threads)
+
+
 def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> ShelfSettings:
     return ShelfSettings(
-        options=RuntimeOptions(settings.ctx, settings.slots, settings.batch, settings.threads),
+        options=_options(settings),
+        own_options=own_options(settings),
         folder=places.work,
         state_folder=places.memory if settings.sessions_ram_bytes else "",
         log_folder=log_folder,

@@ -46,9 +46,14 @@ def parser(verb: str, description: str, settings: Iterable[str] = ()) -> Parser:
 def load(arguments: argparse.Namespace) -> Loaded:
     """Return the settings in force; raises `bad_request` naming the source of a wrong one."""
     loaded = read(vars(arguments))
+    warn_unknown(loaded)
+    return loaded
+
+
+def warn_unknown(loaded: Loaded) -> None:
+    """Name variables that look like settings and are none."""
     for name in loaded.unknown:
         print(f"roost: {name} is set, but there is no such setting", file=sys.stderr)
-    return loaded
 
 
 def open_home(settings: Settings) -> Home:

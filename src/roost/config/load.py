@@ -1,22 +1,24 @@
 """DECIDER: how the value of each setting is chosen and checked.
 
-A flag beats a variable, a variable beats the file, the file beats the default. Every mistake is a
-`bad_request` that names its source, its value and what is needed.
+A flag beats a variable, a variable beats the file, the file beats the default. Every mistake is
+told with its source, its value and what is needed, and all of them at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
 
 from roost.config.setting import Setting, Value
 from roost.config.settings import Settings
 from roost.config.table import BY_NAME, TABLE
 
-if TYPE_CHECKING:
-    from roost.errors import RoostError
-
 FILE = "roost.toml"
+MODELS = "models."
+OPTIONS = "model_options"
+MODEL_OPTIONS = {name: BY_NAME[name] for name in ("ctx", "slots", "batch", "threads")}
+"""What may differ from model to model; each is a setting for all models, too."""
+
 MASK = "********"
 
 
@@ -38,51 +40,131 @@ class Loaded(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
+class Fault(NamedTuple):
+    """One mistake: the path of a setting, "" for the whole file, and what is wrong with it."""
+
+    setting: str
+    message: str
+
+
+class Examined(NamedTuple):
+    """What is in force where wrong values count as not given, and everything that is wrong."""
+
+    loaded: Loaded
+    faults: tuple[Fault, ...]
+
+
+class _WrongError(Exception):
+    """One mistake on its way up; `errors` is heavy, and not needed while nothing is wrong."""
+
+    def __init__(self, setting: str, message: str) -> None:
+        super().__init__(message)
+        self.fault = Fault(setting, message)
+
+
 def load(
     environ: Mapping[str, str], flags: Mapping[str, object], toml_text: str, machine: Machine
 ) -> Loaded:
     """Choose and check every setting.
 
     `flags` maps attributes of `Settings` to what a command line gave, None where it gave nothing.
-    An empty variable counts as not set. Raises `bad_request`, which names the source and the value.
+    An empty variable counts as not set. Raises `bad_request`, which names the source and the value
+    of everything that is wrong.
     """
-    file = _flatten(_parse_toml(toml_text))
-    given = {row.name: _given(row, environ, flags, file) for row in TABLE}
+    loaded, faults = examine(environ, flags, toml_text, machine)
+    if faults:
+        from roost.errors import fail
+
+        raise fail("bad_request", told(faults), param=faults[0].setting or None)
+    return loaded
+
+
+def told(faults: Sequence[Fault]) -> str:
+    """Write all that is wrong for people: a sentence, or one a line."""
+    if len(faults) == 1:
+        return faults[0].message
+    lines = "".join(f"\n  {fault.message}" for fault in faults)
+    return f"{len(faults)} settings are wrong:{lines}"
+
+
+def examine(
+    environ: Mapping[str, str], flags: Mapping[str, object], toml_text: str, machine: Machine
+) -> Examined:
+    """Choose and check every setting, and go on where one is wrong."""
+    faults: list[Fault] = []
+    file = _read(toml_text, faults)
+    given = {row.name: _given(row, environ, flags, file, faults) for row in TABLE}
     chosen = {row.name: _chosen(row, given) for row in TABLE}
     settings = _worked_out(Settings._make(value for _, value in chosen.values()), machine)
-    _check_together(settings)
+    wrong = {fault.setting for fault in faults}
+    # What is wrong by itself is no measure for others.
+    faults += [fault for fault in _together(settings) if not _MEASURED[fault.setting] & wrong]
     names = {v for row in TABLE for v in (row.variable, *row.aliases)}
     unknown = tuple(sorted(v for v in environ if v.startswith("ROOST_") and v not in names))
-    return Loaded(settings, {name: origin for name, (origin, _) in chosen.items()}, unknown)
+    origins = {name: origin for name, (origin, _) in chosen.items()}
+    return Examined(Loaded(settings, origins, unknown), tuple(faults))
 
 
 def home_of(environ: Mapping[str, str], flags: Mapping[str, object], machine: Machine) -> str:
     """Say where the settings file is looked for; only the file itself cannot say."""
-    given = _given(BY_NAME["home"], environ, flags, {})
+    given = _given(BY_NAME["home"], environ, flags, {}, [])
     return str(given[1]) if given else machine.home
 
 
-def _parse_toml(text: str) -> dict[str, object]:
+def _parse_toml(text: str, faults: list[Fault]) -> dict[str, object]:
     import tomllib
 
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _bad(f"the settings file is not TOML: {error}") from None
+        faults.append(Fault("", f"the settings file is not TOML: {error}"))
+        return {}
 
 
-def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Turn `[queue] length = 1` into `queue.length`, refusing keys that no row has."""
-    flat: dict[str, object] = {}
+def _read(text: str, faults: list[Fault]) -> dict[str, object]:
+    """Read a settings file as values by the names of settings."""
+    options: list[str] = []
+    flat = dict(_flatten(_parse_toml(text, faults), options, faults))
+    listed = flat.get(OPTIONS, [])
+    if options and isinstance(listed, list):
+        flat[OPTIONS] = [*listed, *options]
+    return flat
+
+
+def _flatten(
+    table: Mapping[str, object], options: list[str], faults: list[Fault], prefix: str = ""
+) -> Iterator[tuple[str, object]]:
+    """Turn `[queue] length = 1` into `queue.length`, noting keys that no row has."""
     for key, value in table.items():
         name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{name}.")
+        if isinstance(value, dict) and prefix == MODELS:
+            options += _of_model(key, value, faults)
+        elif isinstance(value, dict):
+            yield from _flatten(value, options, faults, f"{name}.")
         elif name in BY_NAME and name != "home":
-            flat[name] = value
+            yield name, value
         else:
-            raise _bad(f"{name} in the settings file {_no_setting(name)}", name)
-    return flat
+            faults.append(Fault(name, f"{name} in the settings file {_no_setting(name)}"))
+
+
+def _of_model(model: str, table: Mapping[str, object], faults: list[Fault]) -> Iterator[str]:
+    """Turn `[models.MODEL.options] ctx = 1` into `MODEL.ctx=1`, noting what is wrong in it."""
+    for key, value in table.items():
+        path = f"{MODELS}{model}.{key}"
+        if key != "options" or not isinstance(value, dict):
+            faults.append(Fault(path, f"{path} in the settings file is no setting: remove it"))
+            continue
+        for option, wanted in value.items():
+            row, where = MODEL_OPTIONS.get(option), f"{path}.{option}"
+            if row is None:
+                near = ", ".join(MODEL_OPTIONS)
+                message = f"{where} in the settings file is no option of a model; there are {near}"
+                faults.append(Fault(where, message))
+            elif not _FITS[type(row.default)](row, wanted):
+                origin = f"{where} in the settings file"
+                faults.append(Fault(where, _complaint(row, origin, wanted)))
+            else:
+                yield f"{model}.{option}={wanted}"
 
 
 def _no_setting(name: str) -> str:
@@ -99,16 +181,20 @@ def _given(
     environ: Mapping[str, str],
     flags: Mapping[str, object],
     file: Mapping[str, object],
+    faults: list[Fault],
 ) -> tuple[str, Value] | None:
-    """Find the strongest source that has the setting; None where nobody gave it."""
-    if (value := flags.get(row.attribute)) is not None:
-        return row.flag, _parsed(row, row.flag, value)
-    for variable in (row.variable, *row.aliases):
-        if text := environ.get(variable):
-            return variable, _parsed(row, variable, text)
-    if row.name in file:
-        origin = f"{row.name} in the settings file"
-        return origin, _checked(row, origin, file[row.name])
+    """Find the strongest source that has the setting; None where nobody gave it, or a wrong one."""
+    try:
+        if (value := flags.get(row.attribute)) is not None:
+            return row.flag, _parsed(row, row.flag, value)
+        for variable in (row.variable, *row.aliases):
+            if text := environ.get(variable):
+                return variable, _parsed(row, variable, text)
+        if row.name in file:
+            origin = f"{row.name} in the settings file"
+            return origin, _checked(row, origin, file[row.name])
+    except _WrongError as wrong:
+        faults.append(wrong.fault)
     return None
 
 
@@ -133,7 +219,35 @@ def _checked(row: Setting, origin: str, value: object, shown: object = None) -> 
         raise _wrong(row, origin, value if shown is None else shown)
     # A list becomes a tuple, and a whole number of seconds a float.
     kind = cast("Callable[[object], Value]", type(row.default))
-    return kind(value)
+    read = kind(value)
+    if row.name == OPTIONS and isinstance(read, tuple):
+        for text in read:
+            _check_option(origin, text)
+    return read
+
+
+def _check_option(origin: str, text: str) -> None:
+    """Refuse what is not `MODEL.option=number` with an option that models have."""
+    model, option, number = split_option(text)
+    row = MODEL_OPTIONS.get(option)
+    if not model or row is None:
+        near = ", ".join(MODEL_OPTIONS)
+        message = f"{origin} has {text[:80]!r}: write MODEL.OPTION=NUMBER, with one of {near}"
+        raise _WrongError(OPTIONS, message)
+    try:
+        fits = _within(row, int(number))
+    except ValueError:
+        fits = False
+    if not fits:
+        where = f"{MODELS}{model}.options.{option}"
+        raise _WrongError(where, _complaint(row, f"{where} in {origin}", number))
+
+
+def split_option(text: str) -> tuple[str, str, str]:
+    """Split `MODEL.option=number`; parts that are not there are empty."""
+    path, _, number = text.rpartition("=")
+    model, _, option = path.rpartition(".")
+    return model.strip(), option.strip(), number.strip()
 
 
 def _read_switch(text: str) -> bool:
@@ -176,16 +290,13 @@ _WANTED: dict[type, str] = {
 }
 
 
-def _bad(message: str, setting: str | None = None) -> RoostError:
-    """Build the failure; its room is heavy, so it is imported when something has gone wrong."""
-    from roost.errors import fail
-
-    return fail("bad_request", message, param=setting)
+def _wrong(row: Setting, origin: str, value: object) -> _WrongError:
+    return _WrongError(row.name, _complaint(row, origin, value))
 
 
-def _wrong(row: Setting, origin: str, value: object) -> RoostError:
+def _complaint(row: Setting, origin: str, value: object) -> str:
     shown = MASK if row.secret else repr(value)[:80]
-    return _bad(f"{origin} is {shown}: {_wanted(row)} is needed", row.name)
+    return f"{origin} is {shown}: {_wanted(row)} is needed"
 
 
 def _wanted(row: Setting) -> str:
@@ -209,18 +320,27 @@ def _worked_out(settings: Settings, machine: Machine) -> Settings:
     )
 
 
-def _check_together(settings: Settings) -> None:
-    """Refuse settings that are fine alone and make no sense together."""
+_MEASURED: dict[str, set[str]] = {
+    "link.suspect_s": {"link.ping_s", "link.suspect_s", "link.stale_s", "link.dead_s"},
+    "link.message_max_bytes": {"link.message_max_bytes", "body_max_bytes"},
+    "tls_cert": {"tls_cert", "tls_key"},
+    "base_path": {"base_path"},
+}
+"""Which settings each check of several looks at, by the one that it complains about."""
+
+
+def _together(settings: Settings) -> Iterator[Fault]:
+    """Find settings that are fine alone and make no sense together."""
     s = settings
     if not s.link_ping_s < s.link_suspect_s < s.link_stale_s < s.link_dead_s:
         order = "link.ping_s < link.suspect_s < link.stale_s < link.dead_s"
-        raise _bad(f"the order must be {order}", "link.suspect_s")
+        yield Fault("link.suspect_s", f"the order must be {order}")
     if s.link_message_max_bytes < 2 * s.body_max_bytes:
         # The rest of a request's message, and one client's choice of what to escape, fit as well.
         text = "link.message_max_bytes must be at least twice body_max_bytes"
-        raise _bad(text, "link.message_max_bytes")
+        yield Fault("link.message_max_bytes", text)
     if bool(s.tls_cert) != bool(s.tls_key):
-        raise _bad("tls_cert and tls_key only work together", "tls_cert")
+        yield Fault("tls_cert", "tls_cert and tls_key only work together")
     if s.base_path and (not s.base_path.startswith("/") or s.base_path.endswith("/")):
         text = f"base_path is {s.base_path!r}: it must begin with / and not end with one"
-        raise _bad(text, "base_path")
+        yield Fault("base_path", text)

@@ -6,20 +6,43 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from roost.config.load import FILE, Loaded, Machine, home_of, load
+from roost.config.load import FILE, Examined, Loaded, Machine, examine, home_of, load
 from roost.errors import fail
 
 
 def read(flags: Mapping[str, object]) -> Loaded:
     """Load the settings of this process from its flags, its environment and its file.
 
-    `flags` may also hold `config`, the path of a file that then has to exist.
+    `flags` may also hold `config`, the path of a file that then has to exist. Raises `bad_request`
+    for everything that is wrong.
     """
     environ, machine = read_environment(), _read_machine()
+    home, text = _found(flags, environ, machine)
+    loaded = load(environ, flags, text, machine)
+    return _at(home, loaded)
+
+
+def read_all(flags: Mapping[str, object]) -> Examined:
+    """Do the same, and give what is wrong beside what is in force without it.
+
+    Raises `bad_request` only for a file that cannot be read.
+    """
+    environ, machine = read_environment(), _read_machine()
+    home, text = _found(flags, environ, machine)
+    examined = examine(environ, flags, text, machine)
+    return examined._replace(loaded=_at(home, examined.loaded))
+
+
+def _found(
+    flags: Mapping[str, object], environ: Mapping[str, str], machine: Machine
+) -> tuple[Path, str]:
+    """Find the home folder, and the text of the settings file."""
     home = Path(home_of(environ, flags, machine)).expanduser().absolute()
     named = str(flags.get("config") or "")
-    text = _read_file(Path(named) if named else home / FILE, must_exist=bool(named))
-    loaded = load(environ, flags, text, machine)
+    return home, _read_file(Path(named) if named else home / FILE, must_exist=bool(named))
+
+
+def _at(home: Path, loaded: Loaded) -> Loaded:
     return loaded._replace(settings=loaded.settings._replace(home=str(home)))
 
 

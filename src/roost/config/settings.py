@@ -27,6 +27,7 @@ class Settings(NamedTuple):
     ctx: int
     batch: int
     threads: int
+    model_options: tuple[str, ...]
     default_model: str
     aliases: tuple[str, ...]
     backend: str

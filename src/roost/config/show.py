@@ -104,6 +104,14 @@ The file is `{FILE}` in the home folder, or what `--config` names.
 length = 64
 ```
 
+and `model_options = ["smol.ctx=8192"]` as
+
+```toml
+[models.smol.options]
+ctx = 8192
+```
+
+`roost config check FILE` names everything that is wrong in a file, with its path.
 An empty variable counts as not set.
 Lists are written with commas in flags and variables, and as lists of texts in the file.
 `roost config show` prints what is in force and where it comes from, with secrets masked.

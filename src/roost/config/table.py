@@ -43,6 +43,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("ctx", 4096, "tokens", "Context per slot, at most the model's own, which 0 takes."),
     Setting("batch", 256, "tokens", "Prompt tokens per prefill step.", least=1, most=65_536),
     Setting("threads", 0, "threads", "Per runtime; 0 leaves it to the backend.", most=4096),
+    Setting(
+        "model_options", (), "", "ctx, slots, batch, threads of single models: MODEL.ctx=8192."
+    ),
     Setting("default_model", "", "", "For requests that name none; empty is the only one served."),
     Setting("aliases", (), "", "Other names of models, as gpt-4o=MODEL."),
     Setting("backend", "auto", "", "Which backend runs models."),

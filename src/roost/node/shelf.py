@@ -31,7 +31,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 class ShelfSettings(msgspec.Struct, frozen=True):
     """How runtimes are started.
 
-    `options.ctx` 0 means the model's own context, which is also the most there is.
+    `options.ctx` 0 means the model's own context, which is also the most there is. `own_options`
+    are those of single models, by name, where they differ.
     `folder` is a private directory under which every runtime gets one of its own. `log_folder` is
     this node's alone and holds one log per model, whose size the backend bounds. `state_folder` is
     as private as `folder` and gets what slots hold, where that is put aside; "" where it is not.
@@ -42,6 +43,7 @@ class ShelfSettings(msgspec.Struct, frozen=True):
     log_folder: str
     start: StartSettings
     state_folder: str = ""
+    own_options: dict[str, RuntimeOptions] = {}
 
 
 class Shelf:
@@ -101,7 +103,7 @@ class Shelf:
         self, manifest: Manifest, runtime: RuntimeId, backend: str
     ) -> tuple[RuntimeKey, StartSettings]:
         """Say what is to be started, and where its files go."""
-        options = msgspec.structs.replace(self._settings.options, ctx=self._ctx(manifest))
+        options = msgspec.structs.replace(self._options(manifest), ctx=self._ctx(manifest))
         key = RuntimeKey(backend, manifest.id, manifest.digest, options)
         kept = self._settings.state_folder
         settings = msgspec.structs.replace(
@@ -116,7 +118,7 @@ class Shelf:
         kv, backend = self._kv(model), self._backend_name(model)
         return ModelOffer(
             model=model.id,
-            slots=self._settings.options.slots,
+            slots=self._options(model).slots,
             ctx=self._ctx(model),
             created_unix_s=model.created_unix_s,
             size_bytes=model.size_bytes,
@@ -129,7 +131,7 @@ class Shelf:
         )
 
     def _kv(self, model: Manifest) -> KvCost | None:
-        options = self._settings.options
+        options = self._options(model)
         if model.kv is None:
             return None
         return cost_of(model.kv, KvPlan(self._ctx(model), options.slots, options.batch))
@@ -141,8 +143,11 @@ class Shelf:
         except RoostError:
             return ""
 
+    def _options(self, model: Manifest) -> RuntimeOptions:
+        return self._settings.own_options.get(model.id, self._settings.options)
+
     def _ctx(self, model: Manifest) -> int:
-        wanted, own = self._settings.options.ctx, model.ctx_train
+        wanted, own = self._options(model).ctx, model.ctx_train
         return min(wanted or own, own) if own else wanted
 
 

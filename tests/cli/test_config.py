@@ -1,0 +1,103 @@
+"""`roost config`: what is in force, and everything that is wrong with a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from roost.cli import main
+from roost.cli.node_parts import own_options
+from roost.config.load import Machine, load
+from roost.core.model import RuntimeOptions
+
+WRONG = 'port = "x"\n[models.smol.options]\nctx = -1\n[queue]\nlengthx = 1\n'
+
+
+def run(home: Path, *words: str) -> int:
+    """Run `roost config` with a ROOST_HOME of its own."""
+    return main.run(["config", *words, "--home", str(home)])
+
+
+def test_a_file_is_right_or_all_of_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 and a word, or 2 and a line for every fault with its path."""
+    file = tmp_path / "roost.toml"
+    file.write_text("[models.smol.options]\nctx = 8192\n")
+    assert run(tmp_path, "check", str(file)) == 0
+    assert capsys.readouterr().out == "every setting is right\n"
+    file.write_text(WRONG)
+    assert run(tmp_path, "check", str(file)) == 2
+    out, told = capsys.readouterr()
+    assert out == ""
+    assert [line.split()[2] for line in told.splitlines()] == [
+        *("models.smol.options.ctx", "queue.lengthx", "port"),
+    ]
+    assert "did you mean queue.length?" in told
+
+
+def test_a_script_gets_the_faults_as_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Path and reason of each, and whether there are any."""
+    file = tmp_path / "other.toml"
+    file.write_text(WRONG)
+    assert run(tmp_path, "check", str(file), "--json") == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is False
+    assert {one["setting"]: one["message"].split(":")[0] for one in told["faults"]} == {
+        "port": "port in the settings file is 'x'",
+        "models.smol.options.ctx": "models.smol.options.ctx in the settings file is -1",
+        "queue.lengthx": "queue.lengthx in the settings file is no setting",
+    }
+    assert run(tmp_path, "check", "--json", "--port", "1") == 0
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "faults": []}
+
+
+def test_show_goes_on_where_something_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is in force without the wrong values, and the faults beside it."""
+    (tmp_path / "roost.toml").write_text('port = "x"\nslots = 3\n')
+    assert run(tmp_path, "show") == 2
+    out, told = capsys.readouterr()
+    lines = {line.split()[0]: line.split()[1] for line in out.splitlines()}
+    assert (lines["port"], lines["slots"]) == ("7878", "3")
+    assert told.startswith("roost config: port in the settings file is 'x'")
+
+
+@pytest.mark.parametrize(
+    "words", [("check", "none.toml"), ("check", "."), ("check", "a.toml", "--config", "b.toml")]
+)
+def test_a_file_that_cannot_be_read_is_a_wrong_command_line(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2, and what is the matter."""
+    try:
+        code = run(tmp_path, *words)
+    except SystemExit as ended:
+        assert ended.code == 2  # noqa: PT017 - both ways to end are fine
+        return
+    assert code == 2
+    assert capsys.readouterr().err.startswith("roost config: ")
+
+
+def test_other_verbs_tell_everything_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody mends one fault only to hear of the next."""
+    (tmp_path / "roost.toml").write_text(WRONG)
+    assert main.run(["models", "--home", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("roost models: 3 settings are wrong:\n  ")
+
+
+def test_options_of_single_models_stand_on_the_common_ones() -> None:
+    """What is not said of a model is as for all; 0 slots is the common number."""
+    flags = {"ctx": "100", "slots": "3", "model_options": "a.ctx=5,a.threads=2,b.slots=0,a.ctx=7"}
+    settings = load({}, flags, "", Machine(8, "/x")).settings
+    assert own_options(settings) == {
+        "a": RuntimeOptions(7, 3, 256, 2),
+        "b": RuntimeOptions(100, 3, 256, 0),
+    }
