@@ -166,3 +166,34 @@ def test_a_drained_node_preloads_nothing_and_a_stopped_one_lets_nobody_in() -> N
 def reason_of_all(node: Node) -> list[str]:
     """Why streams were refused, in order."""
     return [reason_of(message) for message in node.said() if isinstance(message, Refused)]
+
+
+RETAINED = msgspec.structs.replace(ROOM, max_runtimes=2, evict=False)
+
+
+def test_a_node_that_retains_refuses_the_next_model_and_keeps_what_it_has() -> None:
+    """Idle or not, nobody goes; who comes too late is told at once, and which setting to raise."""
+    node = _node(RETAINED)
+    node.serve(1)
+    node.serve(2, model=OTHER)
+    node.tick(600.0)
+    node.open(3, model=THIRD)
+    refused = next(message for message in node.said(3) if isinstance(message, Refused))
+    assert reason_of(refused) == "node_busy"
+    assert "`max_runtimes` (2)" in refused.failure.message
+    assert "`runtime.evict`" in refused.failure.message
+    assert not any(isinstance(effect, Unload) for effect in node.all)
+    assert node.serve(4).slot == node.serve(5, model=OTHER).slot == 0
+
+
+def test_a_place_that_is_retained_can_be_had_again_once_it_is_free() -> None:
+    """A runtime that died has left its place, and one on its way out is waited for."""
+    node = _node(RETAINED)
+    node.serve(1)
+    node.serve(2, model=OTHER)
+    node.take(node.agent.on_models([offer(OTHER), offer(THIRD)], node.now))
+    assert not any(isinstance(effect, Load) for effect in node.open(3, model=THIRD))
+    assert [e.model for e in node.gone("m#1") if isinstance(e, Load)] == [THIRD]
+    node.loaded("third#3")
+    node.gone("other#2")
+    assert [e.model for e in node.open(4, model=OTHER) if isinstance(e, Load)] == [OTHER]

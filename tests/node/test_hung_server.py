@@ -36,11 +36,11 @@ QUICK = PaceSettings(stall_s=0.6, stall_floor_s=0.6)
 class Rig:
     """A node with the fake server, and a gateway on it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._subject = fake_server(folder, decode_ms=1)
+    def __init__(self, folder: Path, pace: PaceSettings, **model: object) -> None:
+        self._subject = fake_server(folder, decode_ms=1, **model)
         self.started: list[Runtime] = []
         self.node = NodeLoop(
-            Agent(AgentSettings("llama_server", pace=QUICK), [ModelOffer(MODEL, 2, 1024)]),
+            Agent(AgentSettings("llama_server", pace=pace), [ModelOffer(MODEL, 2, 1024)]),
             self.launch,
             Hello(VERSION, NodeId("n"), "n", "i", "roost"),
             LoopSettings(stop_grace_s=0.1),
@@ -69,8 +69,8 @@ class Rig:
 
 
 @asynccontextmanager
-async def _rig(folder: Path) -> AsyncIterator[Rig]:
-    rig = Rig(folder)
+async def _rig(folder: Path, pace: PaceSettings = QUICK, **model: object) -> AsyncIterator[Rig]:
+    rig = Rig(folder, pace, **model)
     async with asyncio.TaskGroup() as group:
         group.create_task(rig.node.run())
         group.create_task(rig.node.serve_link(rig.near))
@@ -119,3 +119,18 @@ async def test_a_server_that_was_stopped_while_idle_costs_no_request(
         assert rig.gateway.refused == {}
         assert rig.stalls() == 1
         assert len(rig.started) == 2
+
+
+async def test_a_server_that_never_gets_on_with_its_load_is_called_off(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """It lives and answers that it is loading: who waits is told, and no process is left."""
+    async with _rig(tmp_path, PaceSettings(load_stall_s=1.0), load_s=3600.0) as rig:
+        one = rig.gateway.ask("hello", model=MODEL)
+        await eventually(lambda: rig.gateway.all_released(one), within_s=10.0)
+        assert rig.gateway.refused[one].reason == "load_failed"
+        assert "got no further" in rig.gateway.refused[one].message
+        assert rig.stalls() == 1
+        await eventually(lambda: rig.node.statistics().runtimes == 0)
+        assert _server_processes() == []
+        assert rig.started == []

@@ -26,7 +26,7 @@ POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.25
 POLL_GROWTH = 1.3
 LOG_LINES = 80
-LOADING_MAX = 0.99
+LOADED_SHARE = 0.9
 _CAUSES = re.compile(r"error loading model: (.+)|(the program cannot be started: .+)|error: (.+)")
 _PATH = re.compile(r"\S*/\S+")
 
@@ -156,11 +156,16 @@ def _renderer(manifest: Manifest, settings: StartSettings) -> Renderer | None:
 
 
 def _loaded(child: Child, manifest: Manifest) -> float:
-    """Guess how much of the model is in memory: its file becomes resident as it is read."""
+    """Guess how much of the model is in memory: its file becomes resident as it is read.
+
+    Buffers of its own come on top, so beyond `LOADED_SHARE` of the file the guess grows ever more
+    slowly and never ends: a load that still gets on has to be told from one that hangs.
+    """
     rss_bytes = child.rss_bytes()
     if rss_bytes is None or manifest.size_bytes < 1:
         return 0.0
-    return min(LOADING_MAX, rss_bytes / manifest.size_bytes)
+    share = rss_bytes / manifest.size_bytes
+    return share if share < LOADED_SHARE else 1 - (1 - LOADED_SHARE) * LOADED_SHARE / share
 
 
 def _why(child: Child) -> str:

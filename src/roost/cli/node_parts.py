@@ -157,13 +157,16 @@ def _session_settings(settings: Settings, places: Places) -> SessionSettings:
 
 def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
     backend = settings.backend if settings.backend != "auto" else "llama_server"
-    pace = PaceSettings(settings.runtime_stall_s, settings.runtime_stall_floor_s)
+    pace = PaceSettings(
+        settings.runtime_stall_s, settings.runtime_stall_floor_s, settings.runtime_load_stall_s
+    )
     room = RoomSettings(
         max_runtimes=settings.max_runtimes,
         max_bytes=settings.max_runtime_bytes,
         min_resident_s=settings.runtime_min_resident_s,
         turn_s=settings.runtime_turn_s,
         wait_s=settings.runtime_room_wait_s,
+        evict=settings.runtime_evict == "idle",
     )
     own_slots = any(split_option(text)[1] == "slots" for text in settings.model_options)
     # Where models differ in slots, as many as slots is another number for each of them.

@@ -78,8 +78,10 @@ class Settings(NamedTuple):
     receipts_entries: int
     receipts_ttl_s: float
     runtime_start_timeout_s: float
+    runtime_load_stall_s: float
     runtime_stop_grace_s: float
     runtime_release_timeout_s: float
+    runtime_evict: str
     runtime_min_resident_s: float
     runtime_turn_s: float
     runtime_room_wait_s: float

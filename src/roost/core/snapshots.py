@@ -30,7 +30,7 @@ class RuntimeView(msgspec.Struct, frozen=True):
     `load_s` is the last load's duration; unknown figures are None, never 0. `progress` is how far a
     load has come (0..1), `resident_s` how long the runtime has been ready, `idle_s` how long it has
     had nothing to do, and `evict_in_s` when it may make room for another model; None while it is in
-    use. `waiting` streams wait for it.
+    use. `waiting` streams wait for it. `loading_s` is how long a load under way has taken so far.
     """
 
     model: ModelId
@@ -46,6 +46,7 @@ class RuntimeView(msgspec.Struct, frozen=True):
     idle_s: float | None = None
     evict_in_s: float | None = None
     waiting: int = 0
+    loading_s: float | None = None
 
 
 class LoadView(msgspec.Struct, frozen=True):

@@ -40,6 +40,7 @@ from roost.node.effects import Effect, Restore, StreamKey
 from roost.node.fence import Fences
 from roost.node.reporter import Reporter
 from roost.node.settings import AgentSettings
+from roost.node.stalls import Stalls
 from roost.node.views import load_views, runtime_view
 from roost.node.workshop import Workshop
 from roost.wire.messages import Cancel, Credit, Open, Status
@@ -49,7 +50,7 @@ class AgentStatistics(msgspec.Struct, frozen=True):
     """The agent at a glance; `opened` is `released` + `live` at all times.
 
     `refused` counts among the released, `runtimes` those alive or loading, `stalls` the runtimes
-    replaced because nothing moved.
+    replaced, and the loads called off, because nothing moved.
     """
 
     opened: int
@@ -73,6 +74,7 @@ class Agent:
         self._desk = Desk(self._outgoing, settings.outbox_events_max)
         self._workshop = Workshop(settings, self._desk, self._outgoing)
         self._workshop.offers = {offer.model: offer for offer in offers}
+        self._stalls = Stalls(self._workshop)
         self._lived_at: float | None = None
         self._reporter = Reporter(settings.report)
         self._pulls: tuple[PullView, ...] | None = None
@@ -277,7 +279,7 @@ class Agent:
             if stream.is_overdue(now):
                 self._workshop.end(stream, refusals.TOO_LATE, now)
                 self._reporter.on_change()
-        self._workshop.replace_stalled(now)
+        self._stalls.look(now)
         self._workshop.seat_patient(now)
         for effect in self._workshop.sessions.tidy(now):
             self._outgoing.add(effect)
@@ -288,6 +290,7 @@ class Agent:
         times = (
             self._reporter.next_tick(),
             self._desk.next_deadline(),
+            self._stalls.next_tick(),
             self._workshop.next_tick(),
         )
         return min((at for at in times if at is not None), default=None)
@@ -329,7 +332,7 @@ class Agent:
             links=len(self._outgoing.links),
             loads=self._workshop.loads,
             runtimes=len(alive),
-            stalls=self._workshop.stalls,
+            stalls=self._stalls.count,
             draining=self._draining,
         )
 
@@ -390,7 +393,7 @@ class Agent:
         pause_s = 0.0 if self._lived_at is None else now - self._lived_at
         self._lived_at = now
         if pause_s > self._settings.report.max_s + self._settings.awake_s:
-            self._workshop.forgive_own_sleep(pause_s, now)
+            self._stalls.on_slept(pause_s, now)
 
     def _finish(self, now: float) -> list[Effect]:
         self._notice_own_sleep(now)

@@ -115,6 +115,8 @@ class Boarding:
             return self._out(model, Start(model))
         if room.why == "too_large":
             return self._out(model, TurnAway(model, too_large(need_bytes, self._settings)))
+        if room.why == "busy" and not self._settings.evict:
+            return self._out(model, TurnAway(model, all_retained(self._settings)))
         if room.why == "" and (step := _clear(turn, model, room)) is not None:
             return step
         if now >= turn.since_s + self._settings.wait_s:
@@ -157,6 +159,15 @@ def no_room(settings: RoomSettings) -> Failure:
     limits = " and ".join(_limits(settings))
     message = f"no other model on this node could make room in {settings.wait_s:g} s: see {limits}"
     return Failure("node_busy", message, retry_after_s=1)
+
+
+def all_retained(settings: RoomSettings) -> Failure:
+    """Nobody ever makes room here."""
+    message = (
+        "the node keeps every model that it has loaded (`runtime.evict` is never) and has no room "
+        f"for another: raise {' or '.join(_limits(settings))}"
+    )
+    return Failure("node_busy", message, retry_after_s=60)
 
 
 def too_large(need_bytes: int, settings: RoomSettings) -> Failure:

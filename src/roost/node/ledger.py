@@ -25,7 +25,8 @@ class RoomSettings(msgspec.Struct, frozen=True):
 
     `max_runtimes` at once and `max_bytes` for all of them; 0 is no limit. A runtime stays for
     `min_resident_s` once it is ready. A model waits `turn_s` for busy runtimes to become idle
-    before one of them gets no new work, and `wait_s` for room in all.
+    before one of them gets no new work, and `wait_s` for room in all. Without `evict` nobody makes
+    room for another: what is resident stays, and the next model is refused.
     """
 
     max_runtimes: int = 0
@@ -33,6 +34,7 @@ class RoomSettings(msgspec.Struct, frozen=True):
     min_resident_s: float = 2.0
     turn_s: float = 10.0
     wait_s: float = 30.0
+    evict: bool = True
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -101,6 +103,8 @@ class Ledger:
         staying = [one for one in everybody if not one.leaving]
         if self._fits(staying, need_bytes):
             return Room("leaving")
+        if not self._settings.evict:
+            return Room("busy")
         free = [r for r in staying if r.ready_s is not None and r.runtime not in pinned]
         free.sort(key=lambda one: one.used_s)
         for at_s in sorted({max(now, one.may_go_s) for one in free}):

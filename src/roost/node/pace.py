@@ -20,10 +20,14 @@ DECODE_WINDOW = 256
 
 
 class PaceSettings(msgspec.Struct, frozen=True):
-    """`stall_s` of silence is a hang before anything is learned, `stall_floor_s` at least after."""
+    """`stall_s` of silence is a hang before anything is learned, `stall_floor_s` at least after.
+
+    A load that gets no further for `load_stall_s` hangs.
+    """
 
     stall_s: float = 30.0
     stall_floor_s: float = 5.0
+    load_stall_s: float = 60.0
 
 
 class _Recent:

@@ -21,6 +21,12 @@ def hung(patience_s: float) -> Failure:
     return Failure("runtime_died", text)
 
 
+def load_hung(patience_s: float) -> Failure:
+    """A load got no further for longer than this."""
+    text = f"it got no further for {patience_s:.3g} s and was called off (`runtime.load_stall_s`)"
+    return Failure("load_failed", text)
+
+
 def too_long(count: int, most: int) -> Failure:
     """The prompt has `count` tokens, and whoever asked allows fewer."""
     text = f"the prompt has {count} tokens, and whoever asked allows {most}"

@@ -1,7 +1,8 @@
 """MACHINE: which models have a runtime, from absent to ready and back.
 
     absent ──start──▶ loading ──loaded──▶ ready ──retire──▶ stopping ──gone──▶ absent
-       ▲                 │                  ╰──gone──▶ absent
+       ▲                 │  │               ╰──gone──▶ absent
+       │                 │  ╰──hung──▶ stopping ──gone──▶ failed
        │                 ╰──load failed──▶ failed
        ╰──want: after the back-off────────────╯
 
@@ -72,7 +73,10 @@ Step: TypeAlias = Load | Look | Clear | TellAll
 
 
 class Residence(msgspec.Struct, frozen=True):
-    """One model's lane at a glance; `load_s` is the duration of its last load."""
+    """One model's lane at a glance; `load_s` is the duration of its last load.
+
+    `began_s` is when the load began that is under way.
+    """
 
     model: ModelId
     state: RuntimeState
@@ -80,6 +84,7 @@ class Residence(msgspec.Struct, frozen=True):
     load_s: float | None
     failure: Failure | None
     waiting: int
+    began_s: float | None = None
 
 
 class _Lane:
@@ -114,7 +119,7 @@ class Residency:
         if lane.state == "ready":
             assert lane.runtime is not None
             return Ready(lane.runtime)
-        if lane.state == "failed" and now < lane.retry_at:
+        if lane.state in ("failed", "stopping") and lane.failures and now < lane.retry_at:
             return Unavailable(_failure(lane, now))
         if waiter is not None:
             lane.waiting.append(waiter)
@@ -188,6 +193,19 @@ class Residency:
         self._forget(lane)
         return self._failed(lane, failure, now)
 
+    def on_hung(self, runtime: RuntimeId, failure: Failure, now: float) -> tuple[StreamKey, ...]:
+        """A load got nowhere and is told to stop: who waited for it and has to be told.
+
+        It has failed, but until it is gone it takes its room, and no other begins in its place.
+        """
+        lane = self._lane_of(runtime)
+        if lane is None or lane.state != "loading":
+            return ()
+        waiting = self._failed(lane, failure, now)
+        lane.state = "stopping"
+        self.ledger.leaving(runtime)
+        return waiting
+
     def on_looked(
         self, model: ModelId, failure: Failure | None, now: float
     ) -> tuple[StreamKey, ...]:
@@ -223,7 +241,7 @@ class Residency:
         # here at once, for those who wait, would be a loop of crashes.
         assert lane.state != "loading"
         self._forget(lane)
-        lane.state = "absent"
+        lane.state = "failed" if lane.failures and not lane.waiting else "absent"
         if lane.waiting:
             self._boarding.join(lane.model, now)
 
@@ -264,7 +282,10 @@ class Residency:
     def residences(self) -> tuple[Residence, ...]:
         """Every model that has ever been wanted, in that order."""
         return tuple(
-            Residence(e.model, e.state, e.runtime, e.load_s, e.failure, len(e.waiting))
+            Residence(
+                *(e.model, e.state, e.runtime, e.load_s, e.failure, len(e.waiting)),
+                began_s=e.loading_since if e.state == "loading" else None,
+            )
             for e in self._lanes.values()
         )
 

@@ -28,6 +28,7 @@ def runtime_view(residence: Residence, workshop: Workshop, backend: str, now: fl
         idle_s=ledger.idle_s(name, now) if free and name is not None else None,
         evict_in_s=ledger.evict_in_s(name, now) if free and name is not None else None,
         waiting=residence.waiting,
+        loading_s=None if residence.began_s is None else max(0.0, now - residence.began_s),
     )
 
 

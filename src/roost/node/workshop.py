@@ -40,11 +40,10 @@ class Workshop:
         self._residency = Residency(settings.backoff, settings.room)
         self.ledger = self._residency.ledger
         self.floors = Floors(outgoing)
-        self.progress = Progress(settings.progress_min_s)
+        self.progress = Progress(settings.progress_min_s, settings.pace.load_stall_s)
         self._outdated: set[RuntimeId] = set()
         self.offers: dict[ModelId, ModelOffer] = {}
         self.loads = 0
-        self.stalls = 0
         self.sessions = Sessions(settings.sessions)
 
     # What the agent reads.
@@ -77,6 +76,7 @@ class Workshop:
             match self._residency.step(self.offers, self.floors.pinned(), now):
                 case Load() as load:
                     self.loads += 1
+                    self.progress.begin(load.runtime, now)
                     self._outgoing.add(load)
                 case Look() as look:
                     self._outgoing.add(look)
@@ -302,20 +302,21 @@ class Workshop:
             if due is not None and now >= due:
                 self.seat(floor, [], now)
 
-    def replace_stalled(self, now: float) -> None:
-        """End every runtime that owes something and has produced nothing for too long."""
-        for floor in self.floors:
-            stalls_at = floor.stalls_at()
-            if stalls_at is None or now < stalls_at:
-                continue
-            self.stalls += 1
-            # As good as dead to whoever waits for it, and what hangs two is given no third.
-            hung = refusals.hung(floor.patience_s())
-            for stream in list(floor.streams.values()):
-                if stream.phase == "running":
-                    self.end(stream, hung, now)
-            self._retire(floor, now)
-            self.floors.unload(floor.runtime)
+    def replace(self, floor: Floor, failure: Failure, now: float) -> None:
+        """A runtime hangs: as good as dead to whoever waits for it, and who runs on it is told."""
+        for stream in list(floor.streams.values()):
+            if stream.phase == "running":
+                self.end(stream, failure, now)
+        self._retire(floor, now)
+        self.floors.unload(floor.runtime)
+
+    def call_off(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
+        """A load hangs: who waits is told, and the next one begins when nothing is left of it."""
+        model = self._residency.model_of(runtime)
+        for key in self._residency.on_hung(runtime, failure, now):
+            assert model is not None
+            self.end(self._known(key), self._residency.why_not(model, now), now)
+        self.floors.unload(runtime)
 
     def unload_all(self) -> None:
         """Stop every runtime, ready or loading."""
@@ -330,10 +331,6 @@ class Workshop:
         self.floors.forget(tenant)
         for effect in self.sessions.forget(tenant):
             self._outgoing.add(effect)
-
-    def forgive_own_sleep(self, slept_s: float, now: float) -> None:
-        """The node did not run for so long: what its runtimes said meanwhile is still unread."""
-        self.floors.on_slept(slept_s, now)
 
     def _clear(self, runtimes: Iterable[RuntimeId]) -> None:
         """Let these make room for another: what runs on them runs to its end, and nothing more."""
