@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
+from roost import __version__
 from roost.backends.base import Backend
 from roost.backends.choosing import Around, Subject, choose
 from roost.backends.looking import llama_found
@@ -27,6 +28,10 @@ def _scripted(_llama_server_path: str) -> Backend:
     from roost.backends.scripted import ScriptedBackend
 
     return ScriptedBackend()
+
+
+def _own(_llama_server_path: str) -> Found:
+    return Found(usable=True, version=f"roost {__version__}")
 
 
 class _Entry(NamedTuple):
@@ -48,7 +53,7 @@ _LLAMA: dict[Accelerator, int] = {
 }
 _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
-    "scripted": _Entry(_scripted, lambda _: Found(usable=True), ("scripted", "broken"), {"cpu": 1}),
+    "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
 }
 NAMES = tuple(sorted(_ENTRIES))
 

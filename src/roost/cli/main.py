@@ -20,6 +20,7 @@ VERBS: dict[str, str] = {
     "models": "list, show, verify or remove installed models",
     "cache": "list or remove what is kept on disk and can be done without",
     "backends": "list the engines there are, or say why a model runs on which",
+    "doctor": "say what is wrong with this machine, and what to do",
     "estimate": "say what memory a model would take, before it is loaded",
     "fleet": "show the nodes of a running gateway",
     "placement": "show where models run, and what loading them elsewhere would cost",

@@ -1,0 +1,75 @@
+"""SHELL: one token from every installed model, each in a runtime that is started for that."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from roost.backends.base import SlotUse, StartSettings
+from roost.cli.doctor_facts import ProbeFacts
+from roost.core.events import Failed
+from roost.core.model import RuntimeKey, RuntimeOptions
+from roost.core.request import GenerateRequest, Sampling, TextPrompt
+from roost.errors import RoostError
+
+if TYPE_CHECKING:
+    from roost.backends.base import Backend, Runtime
+    from roost.cli.doctor_facts import ModelFacts
+    from roost.core.model import Manifest
+
+PROBE = RuntimeOptions(ctx=256, slots=1, batch=64)
+TOKEN_TIMEOUT_S = 60.0
+STOP_GRACE_S = 5.0
+PROMPT = "The sky is"
+
+
+def probe_all(
+    models: Sequence[tuple[Manifest, ModelFacts]],
+    make: Callable[[str], Backend],
+    start_timeout_s: float,
+) -> tuple[ProbeFacts, ...]:
+    """Try every model that has a backend, one after the other; nothing of it stays behind."""
+    return tuple(
+        asyncio.run(_probe(manifest, make(facts.choice.backend), start_timeout_s))
+        for manifest, facts in models
+        if facts.choice.backend and not facts.failure
+    )
+
+
+async def _probe(manifest: Manifest, backend: Backend, start_timeout_s: float) -> ProbeFacts:
+    key = RuntimeKey(backend.name, manifest.id, manifest.digest, PROBE)
+    began_s = time.monotonic()
+    model = str(manifest.id)
+    with tempfile.TemporaryDirectory(prefix="roost-doctor-") as folder:
+        settings = StartSettings(f"{folder}/run", f"{folder}/log", start_timeout_s)
+        try:
+            runtime = await backend.start(key, manifest, settings, lambda _part: None)
+        except RoostError as error:
+            return ProbeFacts(model, backend.name, failure=error.failure.message)
+        loaded_s = time.monotonic()
+        try:
+            async with asyncio.timeout(TOKEN_TIMEOUT_S):
+                failure = await _one_token(runtime, manifest)
+        except RoostError as error:
+            failure = error.failure.message
+        except TimeoutError:
+            failure = f"nothing came within {TOKEN_TIMEOUT_S:g} s"
+        took_s = time.monotonic() - loaded_s
+        await runtime.stop(STOP_GRACE_S)
+    return ProbeFacts(model, backend.name, loaded_s - began_s, took_s, failure)
+
+
+async def _one_token(runtime: Runtime, manifest: Manifest) -> str:
+    """Say why there was no token, "" if there was one."""
+    request = GenerateRequest(
+        manifest.id, TextPrompt(PROMPT), max_tokens=1, sampling=Sampling(temperature=0.0)
+    )
+    prepared = await runtime.prepare(request)
+    async with runtime.open(prepared, SlotUse(0, reuse=False)) as events:
+        async for event in events:
+            if isinstance(event, Failed):
+                return event.failure.message
+    return ""
