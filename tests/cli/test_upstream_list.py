@@ -65,22 +65,22 @@ def test_the_list_follows_the_settings() -> None:
     """Only a list that has changed is handed on; servers keep their names."""
     gateway, given = Gateway(), UpstreamList([], [])
     given.attach(given.read(settings("http://a,http://b")), gateway.use)
-    given.on_reload(settings("http://a,http://b"))
+    given.follow(settings("http://a,http://b"))()
     assert gateway.used == []
-    given.on_reload(settings("http://b,http://c"))
-    given.on_reload(settings("http://c"))
+    given.follow(settings("http://b,http://c"))()
+    given.follow(settings("http://c"))()
     assert gateway.used == [["upstream-2", "upstream-3"], ["upstream-3"]]
     with pytest.raises(RoostError, match="restart"):
-        given.on_reload(settings())
+        given.follow(settings())()
     assert len(gateway.used) == 2
 
 
 def test_a_fleet_does_not_become_a_front() -> None:
     """Servers that appear where nodes join are refused out loud; none at all is no change."""
     given = UpstreamList([], [])
-    given.on_reload(settings())
+    given.follow(settings())()
     with pytest.raises(RoostError, match="restart"):
-        given.on_reload(settings("http://a"))
+        given.follow(settings("http://a"))()
 
 
 def test_keys_are_masked_and_both_rows_reload() -> None:

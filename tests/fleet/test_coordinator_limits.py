@@ -10,7 +10,7 @@ from roost.core.request import Terms
 from roost.core.snapshots import ModelOffer, RuntimeView
 from roost.fleet.effects import Answer, Dispatch
 from roost.fleet.settings import FleetSettings
-from tests.fleet.kit import MODEL, Fleet, dispatched, of, offer, running, status
+from tests.fleet.kit import MODEL, Fleet, dispatched, of, offer, reasons, running, status
 
 
 def sized(fleet: Fleet, name: str, **lengths: int) -> list[Dispatch]:
@@ -98,3 +98,19 @@ def test_round_robin_goes_round() -> None:
     order = [dispatched(fleet.ask(f"r{n}"))[0][1] for n in range(6)]
     assert set(order[:3]) == {"a", "b", "c"}
     assert order[:3] == order[3:]
+
+
+def test_limits_that_change_count_at_once() -> None:
+    """A raised cap lets in who waits, a shorter line refuses who comes; the rest was built upon."""
+    fleet = Fleet(FleetSettings(max_decodes=1, queue_length=8))
+    fleet.join("a", report=status(offer(slots=8)))
+    assert dispatched(fleet.ask("r0")) == [("r0", "a")]
+    for n in (1, 2, 3):
+        assert dispatched(fleet.ask(f"r{n}")) == []
+    wider = FleetSettings(max_decodes=3, queue_length=1, policy="random", class_one_in=2)
+    assert len(dispatched(fleet.machine.on_settings(wider, fleet.now))) == 2
+    assert fleet.machine.capped
+    # One waits, as many as may now: whoever comes is one too many.
+    assert reasons(fleet.ask("r4")) == [("r4", "queue_full")]
+    none = FleetSettings(max_decodes=3, queue_length=0)
+    assert reasons(fleet.machine.on_settings(none, fleet.now)) == [("r3", "queue_full")]

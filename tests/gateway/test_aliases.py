@@ -54,3 +54,26 @@ async def test_names_are_listed_while_their_model_is_there() -> None:
         assert (await ask(stage.port, "GET", "/v1/models/gpt-4o")).status == 200
         body = {"model": "ghost", "messages": MESSAGES}
         assert (await ask(stage.port, "POST", "/v1/chat/completions", body)).status == 404
+
+
+async def test_names_and_limits_change_while_it_runs() -> None:
+    """New names count at once, old ones are gone, and so it is with what a body may be."""
+    async with staged(SPOKEN) as stage:
+        node = stage.add_node()
+        node.on_open = lambda opened: node.answer(opened, "hi")
+        await stage.ready()
+        limits = msgspec.structs.replace(SETTINGS.limits, body_max_bytes=1000)
+        generation = msgspec.structs.replace(SETTINGS.generation, aliases={"new": str(MODEL)})
+        infer = InferSettings(aliases={"new": str(MODEL)})
+        stage.gateway.use(
+            msgspec.structs.replace(SETTINGS, generation=generation, infer=infer, limits=limits)
+        )
+        listed = msgspec.json.decode((await ask(stage.port, "GET", "/v1/models")).body)
+        assert [one["id"] for one in listed["data"]] == [MODEL, "new"]
+        for name, status in (("new", 200), ("gpt-4o", 404)):
+            chat = {"model": name, "messages": MESSAGES}
+            assert (await ask(stage.port, "POST", "/v1/chat/completions", chat)).status == status
+            turn = {"conversation_id": "c", "prompt": "x", "model": name, "max_tokens": 4}
+            assert (await ask(stage.port, "POST", "/coordinator/infer", turn)).status == status
+        large = {"model": "new", "messages": MESSAGES, "user": "x" * 1000}
+        assert (await ask(stage.port, "POST", "/v1/chat/completions", large)).status == 413

@@ -22,5 +22,7 @@ def main(arguments: list[str]) -> int:
     pulled = pull.pull(settings, Request(MODEL_SOURCE))
     print(pull.describe(pulled))
     if not settings.default_model:
-        settings = settings._replace(default_model=str(pulled.manifest.id))
+        # As a flag, so that it stays when the settings are read again.
+        parsed.default_model = str(pulled.manifest.id)
+        settings = settings._replace(default_model=parsed.default_model)
     return serve.run(settings, options.start_lifetime(parsed))

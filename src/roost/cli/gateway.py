@@ -48,6 +48,8 @@ FLEET_ONLY = (
 def main(arguments: list[str]) -> int:
     """Run until a signal ends it."""
     from roost.cli.gateway_parts import GATEWAY_SETTINGS
+    from roost.cli.reloading import Taker
+    from roost.cli.takers import SERVERS
     from roost.gateway.loop import run
 
     parser = options.parser("gateway", DESCRIPTION, (*GATEWAY_SETTINGS, *UPSTREAM_ONLY))
@@ -67,7 +69,8 @@ def main(arguments: list[str]) -> int:
     settings = loaded.settings
     targets = servers.read(settings)
     _check_flags(loaded, upstream=bool(targets))
-    lifetime = options.start_lifetime(parsed, servers.on_reload)
+    lifetime = options.start_lifetime(parsed)
+    lifetime.reloads.add(Taker(SERVERS, servers.follow))
     if targets:
         return run(_upstream(settings, servers, targets, lifetime))
     return run(_fleet(settings, lifetime))
@@ -94,7 +97,7 @@ def _is_one_of(name: str, rows: tuple[str, ...]) -> bool:
 async def _fleet(settings: Settings, lifetime: Lifetime) -> int:
     lifetime.listen()
     settings, stores = open_to_listen(settings)
-    gateway = await open_own(settings, stores)
+    gateway = await open_own(settings, stores, lifetime.reloads)
     said = "nodes join with: roost node --join URL --token-file FILE"
     return await _live(settings, stores, gateway, lifetime, said)
 
@@ -104,6 +107,7 @@ async def _upstream(
 ) -> int:
     from roost.cli.access import by_keys
     from roost.cli.gateway_parts import said_where, upstream_settings
+    from roost.cli.takers import of_certificate, of_upstream
     from roost.gateway.upstream.gateway import open_upstream_gateway
 
     lifetime.listen()
@@ -112,6 +116,10 @@ async def _upstream(
     with said_where(settings):
         gateway = await open_upstream_gateway(upstream_settings(settings, targets), authorise)
     servers.attach(targets, gateway.use)
+    assert gateway.front is not None, "an open gateway listens"
+    lifetime.reloads.add(of_upstream(gateway))
+    if not stores.fingerprint:
+        lifetime.reloads.add(of_certificate(gateway.front, settings))
     return await _live(settings, stores, gateway, lifetime, f"in front of {len(targets)} servers")
 
 
@@ -122,14 +130,12 @@ async def _live(
     lifetime: Lifetime,
     said: str,
 ) -> int:
-    from roost.cli.lifetime import settle
-
     assert gateway.front is not None, "an open gateway listens"
     url = gateway.front.url + settings.base_path
     try:
         with stores.home.record_instance(url, fingerprint=stores.fingerprint):
             print(f"roost listens on {url}; {said}", flush=True)
-            settle()
+            lifetime.settled()
             await lifetime.wait()
             await lifetime.wind_down(gateway.drain)
     finally:

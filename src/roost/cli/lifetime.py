@@ -1,8 +1,8 @@
 """SHELL: how long a serving verb lives: signals in, exit codes out.
 
 TERM drains and ends with 0; a second TERM, or the end of the grace, ends abruptly with 143; INT
-ends abruptly with 130; HUP reads the settings anew. Abruptly still means that
-children are ended and reaped.
+ends abruptly with 130; HUP reads the settings anew. Abruptly still means that children are ended
+and reaped.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
 
 from roost.observe import logs
+
+if TYPE_CHECKING:
+    from roost.cli.reloading import Reloads
 
 DRAINED = 0
 INTERRUPTED = 130
@@ -20,14 +24,11 @@ TERMINATED = 143
 
 
 class Lifetime:
-    """Turns signals into one wait, and its length into an exit code.
+    """Turns signals into one wait, and its length into an exit code; HUP is for `reloads`."""
 
-    `reload` is called on HUP; it reads the settings anew and must not raise.
-    """
-
-    def __init__(self, drain_grace_s: float, reload: Callable[[], None]) -> None:
+    def __init__(self, drain_grace_s: float, reloads: Reloads) -> None:
         self._grace_s = drain_grace_s
-        self._reload = reload
+        self.reloads = reloads
         self._asked = asyncio.Event()
         self._abrupt = asyncio.Event()
         self.code = DRAINED
@@ -35,9 +36,16 @@ class Lifetime:
     def listen(self) -> None:
         """Take over TERM, INT and HUP of this process; needs the loop of the main thread."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(signal.SIGHUP, self.reloads.on_hup)
         loop.add_signal_handler(signal.SIGTERM, self.on_term)
         loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
+        # Held back since the first line of `main`: children that are started later must not be.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+    def settled(self) -> None:
+        """All is up: see `settle`, and a HUP that came meanwhile counts now."""
+        settle()
+        self.reloads.open()
 
     def on_term(self) -> None:
         """First time: drain. Second time: now."""

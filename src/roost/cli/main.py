@@ -36,6 +36,9 @@ VERBS: dict[str, str] = {
     "demo": "pull a small model, serve it and show how to talk to it",
 }
 
+FOLLOW_HUP = ("serve", "gateway", "node", "demo")
+"""Verbs that run until they are told to end, and read their settings again on HUP."""
+
 USAGE = """\
 usage: roost VERB [options]       roost VERB --help says more
 
@@ -99,13 +102,17 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
 
 def main() -> None:
     """Entry point of the `roost` command."""
+    import signal
+
+    if sys.argv[1:2] and sys.argv[1] in FOLLOW_HUP:
+        # Most of a start is spent on imports. Until there is somebody to ask, a HUP waits: without
+        # this it would end the process.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         # Also before the verb runs: most of a start is spent on imports.
         code = 130
-    import signal
-
     # The work is done and told: one more Ctrl-C must not turn its exit code into a signal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)

@@ -16,7 +16,7 @@ from roost.cli.model_watch import Watch, watch
 from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node
 from roost.cli.places import node_places
 from roost.cli.stores import open_stores
-from roost.cli.worker_door import WORKER_SETTINGS, Door, let_end, open_door
+from roost.cli.worker_door import WORKER_SETTINGS, Door, follow, let_end, open_door
 from roost.errors import RoostError, fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.node.socket_connection import Address, dial, link_url
@@ -89,6 +89,8 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
             parts = open_node(settings, stores, models, identity, places)
             watching = Watch(stores.models, models, settings.models_poll_s)
             door = await open_door(settings, stores, parts.node, identity)
+            if door is not None:
+                follow(door, settings, stores, lifetime.reloads)
             try:
                 await _live(parts, watching, address, lifetime, door)
             finally:
@@ -103,9 +105,7 @@ async def _live(
     parts: Parts, watching: Watch, address: Address, lifetime: Lifetime, door: Door | None
 ) -> None:
     """Stay joined until a signal, or until the gateway says that there is no point."""
-    from roost.cli.lifetime import settle
-
-    settle()
+    lifetime.settled()
     node, log, dice = parts.node, logs.get(), random.Random()
     async with asyncio.TaskGroup() as group:
         group.create_task(node.run())

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from roost.config.read import read
 from roost.config.show import add_flags
-from roost.errors import RoostError
 
 if TYPE_CHECKING:
     import msgspec
@@ -63,29 +62,23 @@ def open_home(settings: Settings) -> Home:
     return Home.open(Path(settings.home))
 
 
-def start_lifetime(
-    arguments: argparse.Namespace, on_reload: Callable[[Settings], None] = lambda _: None
-) -> Lifetime:
-    """Set up the log of a serving verb, and its signals.
-
-    HUP sets the log up again from settings read anew, and hands them to `on_reload`; one that has
-    become wrong, which that may find as well by raising `bad_request`, changes nothing.
-    """
+def start_lifetime(arguments: argparse.Namespace) -> Lifetime:
+    """Set up the log of a serving verb, its signals, and what HUP changes: the log, at first."""
     from roost.cli.lifetime import Lifetime
+    from roost.cli.reloading import Reloads, Taker
     from roost.observe import logs
 
-    def reload() -> None:
-        try:
-            settings = read(vars(arguments)).settings
-            on_reload(settings)
-        except RoostError as error:
-            logs.get().warning("reload_refused", reason=error.failure.message)
-            return
-        logs.configure(settings.log_level, settings.log_format)
+    def read_again() -> Settings:
+        return read(vars(arguments)).settings
 
-    settings = read(vars(arguments)).settings
-    logs.configure(settings.log_level, settings.log_format)
-    return Lifetime(settings.drain_grace_s, reload)
+    def set_up(settings: Settings) -> Callable[[], None]:
+        return lambda: logs.configure(settings.log_level, settings.log_format)
+
+    settings = read_again()
+    set_up(settings)()
+    reloads = Reloads(settings, frozenset(vars(arguments)), read_again, logs.get())
+    reloads.add(Taker(("log_level", "log_format"), set_up))
+    return Lifetime(settings.drain_grace_s, reloads)
 
 
 def human_bytes(size: float) -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from roost.cli.reloading import Reloads
     from roost.cli.stores import Stores
     from roost.config import Settings
     from roost.gateway.assemble import Gateway
 
 
-async def open_own(settings: Settings, stores: Stores) -> Gateway:
-    """Listen as a gateway; raises what `said_where` says of an address that cannot be had."""
+async def open_own(settings: Settings, stores: Stores, reloads: Reloads) -> Gateway:
+    """Listen as a gateway that follows its settings.
+
+    Raises what `said_where` says of an address that cannot be had.
+    """
     from roost.cli.access import by_keys, by_tokens
     from roost.cli.conversation_parts import identity_settings, open_journal
     from roost.cli.gateway_parts import gateway_settings, said_where
+    from roost.cli.takers import of_certificate, of_fleet
     from roost.gateway.assemble import open_gateway
 
     authorise = by_keys(stores.keys, settings.host)
@@ -22,4 +27,9 @@ async def open_own(settings: Settings, stores: Stores) -> Gateway:
         life = stores.home.begin_life()
         told = gateway_settings(settings, life, identity_settings(settings, stores.home, life))
         journal = open_journal(settings, stores.home)
-        return await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
+        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
+    assert gateway.front is not None, "an open gateway listens"
+    reloads.add(of_fleet(gateway, life))
+    if not stores.fingerprint:
+        reloads.add(of_certificate(gateway.front, settings))
+    return gateway

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +17,8 @@ from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node,
 from roost.cli.own_gateway import open_own
 from roost.cli.places import node_places
 from roost.cli.stores import Stores, open_to_listen
-from roost.cli.worker_door import WORKER_SETTINGS, Door, let_end, open_door
+from roost.cli.takers import of_default
+from roost.cli.worker_door import WORKER_SETTINGS, Door, follow, let_end, open_door
 from roost.errors import RoostError, fail
 from roost.node.dial import DialSettings, keep_joined
 from roost.observe import logs
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from roost.gateway.assemble import Gateway
     from roost.node.loop import NodeLoop
     from roost.store.home import Held
+    from roost.store.models import ModelStore
 
 
 REJOIN_MAX_S = 1.0
@@ -84,6 +87,8 @@ def run(settings: Settings, lifetime: Lifetime, file: str | None = None) -> int:
         models = _models(stores, file)
         _check_default(settings, models)
         watching = Watch(stores.models, models, settings.models_poll_s) if file is None else None
+        if file is None:
+            lifetime.reloads.add(of_default(partial(_check_installed, stores.models)))
         return run_loop(_serve(settings, stores, models, lifetime, watching))
     finally:
         stores.close()
@@ -119,6 +124,11 @@ def _check_default(settings: Settings, models: tuple[Manifest, ...]) -> None:
         raise fail("bad_request", f"--default-model: no model {wanted!r} is installed.")
 
 
+def _check_installed(store: ModelStore, settings: Settings) -> None:
+    if settings.default_model:
+        _check_default(settings, store.list())
+
+
 async def _serve(
     settings: Settings,
     stores: Stores,
@@ -127,13 +137,15 @@ async def _serve(
     watching: Watch | None,
 ) -> int:
     lifetime.listen()
-    gateway = await open_own(settings, stores)
+    gateway = await open_own(settings, stores, lifetime.reloads)
     try:
         identity, held = stores.home.claim_node()
         with held, node_places(stores.home) as places:
             parts = open_node(settings, stores, models, identity, places)
             node = parts.node
             door = await open_door(settings, stores, node, identity)
+            if door is not None:
+                follow(door, settings, stores, lifetime.reloads)
             async with asyncio.TaskGroup() as group:
                 group.create_task(node.run())
                 if door is not None:
@@ -181,12 +193,10 @@ async def _live(served: Served, joined: asyncio.Event, lifetime: Lifetime) -> No
     People and client verbs are told where when this process's own node has joined, and not when
     it listens: a request in between would find nobody.
     """
-    from roost.cli.lifetime import settle
-
     with ExitStack() as told:
         if await _joins(joined, lifetime):
             told.enter_context(_tell(served))
-            settle()
+            lifetime.settled()
         await lifetime.wait()
         await lifetime.wind_down(served.drain)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from roost.errors import fail
@@ -42,12 +43,15 @@ class UpstreamList:
         self._in_use = targets
         self._use = use
 
-    def on_reload(self, settings: Settings) -> None:
-        """Give the gateway a list that has changed; raises `bad_request` and changes nothing."""
+    def follow(self, settings: Settings) -> Callable[[], None]:
+        """Return what gives the gateway a list that has changed; raises `bad_request`."""
         targets = self.read(settings)
         if bool(targets) != (self._use is not None):
             message = "upstream.urls: from no server to some, or back, takes a restart."
             raise fail("bad_request", message, param="upstream.urls")
+        return partial(self._take, targets)
+
+    def _take(self, targets: tuple[Target, ...]) -> None:
         if self._use is not None and targets != self._in_use:
             self._use(targets)
             self._in_use = targets

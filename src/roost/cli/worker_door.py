@@ -17,6 +17,7 @@ from roost.observe import logs
 from roost.wire.memory import memory_pair
 
 if TYPE_CHECKING:
+    from roost.cli.reloading import Reloads
     from roost.cli.stores import Stores
     from roost.config import Settings
     from roost.core.ids import NodeId
@@ -78,6 +79,15 @@ class Door(NamedTuple):
     async def close(self) -> None:
         """End what is left of its clients."""
         await self.front.close(0.0)
+
+
+def follow(door: Door, settings: Settings, stores: Stores, reloads: Reloads) -> None:
+    """Have the listener follow its settings on HUP."""
+    from roost.cli.takers import of_certificate, of_front
+
+    reloads.add(of_front(door.front))
+    if not stores.fingerprint:
+        reloads.add(of_certificate(door.front, settings))
 
 
 async def open_door(

@@ -86,6 +86,8 @@ def _markdown_row(row: Setting) -> str:
         notes.append("One of " + ", ".join(f"`{c}`" for c in row.choices) + ".")
     if row.inherits:
         notes.append(f"A `{row.inherits}` that is set counts here too.")
+    if row.reloadable:
+        notes.append("HUP reads it again.")
     cells = (f"`{row.name}`", f"`{row.flag}`", named, shown, row.unit, " ".join(notes))
     return "| " + " | ".join(cells) + " |\n"
 

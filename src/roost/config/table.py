@@ -15,7 +15,7 @@ from roost.config.setting import seconds as _seconds
 from roost.config.setting import size as _bytes
 from roost.config.setting import switch as _switch
 
-TABLE: tuple[Setting, ...] = (
+_ROWS: tuple[Setting, ...] = (
     Setting("host", "127.0.0.1", "", "Address to listen on; beyond loopback a key is needed."),
     Setting("port", 7878, "", "Port to listen on; 0 takes a free one.", most=65_535),
     Setting("home", "", "", "Where models, keys and state live; empty is the user's data folder."),
@@ -155,9 +155,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("tls_cert", "", "", "Certificate file; with tls_key it turns TLS on."),
     Setting("tls_key", "", "", "Key file of the certificate."),
     _switch("insecure_http", "Serve beyond loopback without TLS."),
-    _choice("log_level", "info debug warning error", "Least important event to log.")._replace(
-        reloadable=True
-    ),
+    _choice("log_level", "info debug warning error", "Least important event to log."),
     _choice("log_format", "auto json human", "For programs or people; auto asks the terminal."),
     _choice(
         "policy",
@@ -231,11 +229,10 @@ TABLE: tuple[Setting, ...] = (
         *("upstream.queue_length", 0, "requests", "How many may wait in --upstream mode."),
         inherits="queue.length",
     ),
-    Setting("upstream.urls", (), "", "Servers beside those of --upstream.", reloadable=True),
+    Setting("upstream.urls", (), "", "Servers beside those of --upstream."),
     Setting(
         *("upstream.keys", (), "", "Keys of upstream.urls, in their order; - for none."),
         secret=True,
-        reloadable=True,
     ),
     Setting("upstream.probe_path", "", "", "Address to probe; empty tries the usual ones."),
     _seconds("upstream.probe_s", 2, "Between probes of a server, and until one must answer."),
@@ -263,4 +260,16 @@ TABLE: tuple[Setting, ...] = (
     Setting("url", "", "", "For verbs that ask a gateway; empty is the one that runs here."),
     Setting("api_key", "", "", "For verbs that ask a gateway.", secret=True),
 )
+RELOADABLE = frozenset(
+    {
+        *("log_level", "log_format", "default_model", "aliases", "strict", "tls_cert", "tls_key"),
+        *("queue.length", "queue.wait_s", "max_in_flight_decodes", "placement.keep"),
+        *("receipt.head_s", "receipt.body_s", "receipt.idle_s", "head_max_bytes", "body_max_bytes"),
+        *("bodies_max_bytes", "body_offload_bytes", "connections_max", "stream.commit_after_s"),
+        *("stream.keepalive_s", "stream.write_deadline_s", "stream.on_full", "replay.max_tokens"),
+        *("conversations.release_wait_s", "upstream.urls", "upstream.keys"),
+    }
+)
+"""What HUP has a running process read again."""
+TABLE = tuple(row._replace(reloadable=row.name in RELOADABLE) for row in _ROWS)
 BY_NAME = {row.name: row for row in TABLE}

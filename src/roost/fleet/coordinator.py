@@ -30,7 +30,7 @@ from roost.fleet.receipts import Receipt, receipt_of
 from roost.fleet.relay import Outcome
 from roost.fleet.routing import Dice
 from roost.fleet.said import Said
-from roost.fleet.settings import FleetSettings
+from roost.fleet.settings import FleetSettings, followed
 from roost.fleet.views import NodeView, PlacementView, QueueView, Statistics
 
 
@@ -270,6 +270,12 @@ class Coordinator:
         if len(books.queue) and now >= self._told_s + self._settings.waiting_report_s:
             self._told_s = now
             books.out += [books.tell(news, now) for news in books.queue.news()]
+        self._placer.look(now)
+        return self._settle(now)
+
+    def on_settings(self, settings: FleetSettings, now: float) -> list[Effect]:
+        """Go by these from now on, as far as they may change; who waits already goes on waiting."""
+        self._settings = self._books.settings = followed(self._settings, settings)
         self._placer.look(now)
         return self._settle(now)
 

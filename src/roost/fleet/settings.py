@@ -87,3 +87,12 @@ class FleetSettings(msgspec.Struct, frozen=True):
     waiting_report_s: float = 1.0
     idle_tick_s: float = 30.0
     min_tick_s: float = 0.001
+
+
+FOLLOWED = ("queue_length", "queue_wait_s", "max_decodes", "keep")
+"""What may change while a gateway runs: everything else has been built upon."""
+
+
+def followed(old: FleetSettings, new: FleetSettings) -> FleetSettings:
+    """Return the settings in force, with what may change as it is in others."""
+    return msgspec.structs.replace(old, **{name: getattr(new, name) for name in FOLLOWED})

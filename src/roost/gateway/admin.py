@@ -29,11 +29,14 @@ _ABOUT = msgspec.json.encode(
 
 
 class Admin:
-    """Endpoints that read the mind's snapshots and change nothing."""
+    """Endpoints that read the mind's snapshots and change nothing.
+
+    `aliases` are other names of models.
+    """
 
     def __init__(self, mind: Mind, aliases: dict[str, str]) -> None:
         self._mind = mind
-        self._aliases = aliases
+        self.aliases = aliases
         self._counted: dict[Instrument, int] = {}
 
     def add_to(self, routes: Routes) -> None:
@@ -119,7 +122,7 @@ class Admin:
         known = {offer.model: offer for offer in served}
         named = [
             msgspec.structs.replace(known[ModelId(model)], model=ModelId(name))
-            for name, model in self._aliases.items()
+            for name, model in self.aliases.items()
             if model in known
         ]
         return served + named

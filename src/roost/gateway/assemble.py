@@ -14,6 +14,7 @@ from roost.errors import Failure
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.handover import HandoverSettings
 from roost.fleet.idempotency import IdempotencySettings
+from roost.fleet.settings import FleetSettings, followed
 from roost.fleet.stream_log import ReattachSettings
 from roost.gateway.admin import Admin
 from roost.gateway.archive import Archive, ArchiveSettings
@@ -44,7 +45,6 @@ from roost.observe.metrics import Metrics
 from roost.wire.messages import LINK_PATH
 
 if TYPE_CHECKING:
-    from roost.fleet.settings import FleetSettings
     from roost.gateway.front.asgi import Receive, Scope, Send
     from roost.store.journal import Journal
     from roost.wire.memory import GatewayConnection
@@ -104,6 +104,7 @@ class Gateway:
             self.mind, self._archive, self.infer, self._compactor, settings.handover
         )
         self._gate = Gate(self._allowed(), authorise)
+        self._admin = Admin(self.mind, settings.generation.aliases)
         self.front: Front | None = None
 
     async def open(self) -> Front:
@@ -123,6 +124,33 @@ class Gateway:
     def join(self, connection: GatewayConnection) -> None:
         """Serve a node over this connection, until it ends."""
         self._tasks.start(self._serve_link(connection), "node link")
+
+    def use(self, settings: GatewaySettings) -> None:
+        """Go by these from now on, as far as they may change while a gateway runs.
+
+        What has come already keeps what it was taken in with.
+        """
+        told = settings.infer
+        infer = msgspec.structs.replace(
+            self._settings.infer,
+            relay=told.relay,
+            body_max_bytes=told.body_max_bytes,
+            strict=told.strict,
+            aliases=told.aliases,
+            release_wait_s=told.release_wait_s,
+        )
+        self._settings = msgspec.structs.replace(
+            self._settings,
+            fleet=followed(self._settings.fleet, settings.fleet),
+            generation=settings.generation,
+            infer=infer,
+        )
+        self._admin.aliases = settings.generation.aliases
+        self._generation.use(settings.generation)
+        self.infer.use(infer)
+        self.mind.use(settings.fleet)
+        if self.front is not None:
+            self.front.use(settings.limits)
 
     async def drain(self, grace_s: float) -> bool:
         """Take nothing new and let what runs end; False if `grace_s` was not enough."""
@@ -151,17 +179,19 @@ class Gateway:
 
     def _routes(self) -> Routes:
         routes = Routes(self._gate, self._settings.places)
-        Admin(self.mind, self._settings.generation.aliases).add_to(routes)
+        self._admin.add_to(routes)
         Operations(self.mind, self._reattach).add_to(routes)
-        fleet = self._settings.fleet
-        caps = Caps(fleet.max_decodes, fleet.max_decodes_per_node)
-        WorkerViews(self.mind, self._guests, self._tasks, caps).add_to(routes)
+        WorkerViews(self.mind, self._guests, self._tasks, self._caps).add_to(routes)
         self._guests.add_to(routes, self._admit)
         routes.add("POST", "/coordinator/infer", self.infer.infer)
         ConversationViews(self._archive, self.infer.conversations).add_to(routes)
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
         return routes
+
+    def _caps(self) -> Caps:
+        fleet = self._settings.fleet
+        return Caps(fleet.max_decodes, fleet.max_decodes_per_node)
 
     def _allowed(self) -> Allowed:
         return allowed(self._settings.listener.host, self._settings.allowed_hosts)

@@ -99,6 +99,10 @@ class Generation:
         """POST /v1/completions."""
         self._begin(call, COMPLETIONS)
 
+    def use(self, settings: GenerationSettings) -> None:
+        """Serve what comes from now on by these."""
+        self._settings = settings
+
     async def close(self) -> None:
         """End the parsing process, if one was needed."""
         await self._parser.close()

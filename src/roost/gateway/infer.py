@@ -101,6 +101,10 @@ class Infer:
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(self._loop, self._tick)
 
+    def use(self, settings: InferSettings) -> None:
+        """Serve what comes from now on by these, as far as they are read for every turn."""
+        self._settings = settings
+
     def infer(self, call: Call) -> None:
         """POST /coordinator/infer."""
         body = call.exchange.take_body()

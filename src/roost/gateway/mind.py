@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from roost.errors import Failure
     from roost.fleet.coordinator import Coordinator
     from roost.fleet.effects import Effect
+    from roost.fleet.settings import FleetSettings
     from roost.gateway.node_link import NodeLink, Ticket
     from roost.gateway.turn import Turn
     from roost.observe.logs import Log
@@ -236,6 +237,10 @@ class Mind:
         self._feed(self.coordinator.on_handed_over(node))
 
     # --- the end, and the clock
+
+    def use(self, settings: FleetSettings) -> None:
+        """Have the coordinator go by these limits from now on."""
+        self._feed(self.coordinator.on_settings(settings, self.now_s))
 
     def drain(self) -> None:
         """Take no new request; what runs may finish."""

@@ -19,6 +19,8 @@ from roost.dialects.infer_views import (
 from roost.gateway.front.rendering import JSON_BODY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roost.fleet.views import NodeView
     from roost.gateway.foreign.guests import Guests
     from roost.gateway.mind import Mind
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 class WorkerViews:
     """Endpoints that read snapshots, of nodes and of `guests`, and change nothing."""
 
-    def __init__(self, mind: Mind, guests: Guests, tasks: Tasks, caps: Caps) -> None:
+    def __init__(self, mind: Mind, guests: Guests, tasks: Tasks, caps: Callable[[], Caps]) -> None:
         self._mind = mind
         self._guests = guests
         self._tasks = tasks
@@ -61,7 +63,7 @@ class WorkerViews:
     async def _stats(self, call: Call) -> None:
         held = await self._guests.held()
         told = [holding(one, held.get(one.id, one.held)) for one in self._workers()]
-        body = stats_body(told, self._caps, int(time.time() * 1000))
+        body = stats_body(told, self._caps(), int(time.time() * 1000))
         call.exchange.reply(200, JSON_BODY, body)
 
     def _workers(self) -> list[Worker]:

@@ -128,6 +128,8 @@ EVENTS: dict[str, str] = {
     "connections_clamped": "The system allows fewer open files than connections_max needs.",
     "listening": "The listener is open; the address is in the line.",
     "stopping": "A signal asked for the end: TERM within the drain's grace, INT at once.",
+    "reloaded": "HUP: the settings that have changed and count from now on.",
+    "reload_needs_restart": "HUP: settings that have changed and count after a restart alone.",
     "reload_refused": "HUP found a setting that is wrong; what was in force stays.",
     "node_joined": "A node's link is up and its first report has arrived.",
     "node_state": "A link state changed, a drain began, moved all or ended, or a breaker moved.",

@@ -12,7 +12,9 @@ import uvloop
 
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.limits import FrontLimits, Listener
-from roost.gateway.front.server import open_front
+from roost.gateway.front.server import check_certificate, open_front
+from roost.store.certificate import Certificate, own_certificate
+from roost.store.home import Home
 from tests.gateway.front.asgi_kit import send_json
 from tests.gateway.front.conftest import GET, Client, opened
 from tests.gateway.front.test_protocol import post
@@ -62,6 +64,45 @@ async def test_tls(tmp_path: Path) -> None:
         refused = await client.ask(GET[:-2] + b"Content-Length: x\r\n\r\n")
         assert refused.status == 400
         client.close()
+
+
+async def test_another_certificate_is_shown_to_whoever_comes_next(tmp_path: Path) -> None:
+    """Who is connected stays; files that are none change nothing."""
+    first, second = (own_certificate(Home.open(tmp_path / name)) for name in ("one", "two"))
+    listener = Listener(port=0, tls_cert=str(first.path), tls_key=str(first.path))
+
+    async def connected(certificate: Certificate) -> Client:
+        context = ssl.create_default_context(cafile=str(certificate.public))
+        return Client(
+            *await asyncio.open_connection(
+                "127.0.0.1", front.port, ssl=context, server_hostname="localhost"
+            )
+        )
+
+    async with opened(FrontLimits(), listener=listener) as world:
+        front = world.front
+        before = await connected(first)
+        with pytest.raises(OSError, match="No such file"):
+            check_certificate(str(tmp_path / "none"), str(tmp_path / "none"))
+        with pytest.raises(ssl.SSLError):
+            check_certificate(str(first.public), str(second.path))
+        front.use_certificate(str(second.path), str(second.path))
+        after = await connected(second)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await connected(first)
+        for client in (before, after):
+            assert (await client.ask(GET)).status == 200
+            client.close()
+
+
+async def test_limits_change_while_it_listens() -> None:
+    """The next request is judged by the new ones, on connections that stand too."""
+    async with opened(FrontLimits()) as world:
+        client = await world.client()
+        large = post("/echo", b"x" * 50)
+        assert (await client.ask(large)).status == 200
+        world.front.use(FrontLimits(body_max_bytes=10))
+        assert (await client.ask(large)).status == 413
 
 
 async def _scenario() -> None:

@@ -28,9 +28,12 @@ _LOOK_S = 0.01
 class Front:
     """A listener with its connections. Make one with `open_front`, end it with `close`."""
 
-    def __init__(self, shared: Shared, sockets: list[socket.socket], tls: bool) -> None:  # noqa: FBT001 - private to this module
+    def __init__(
+        self, shared: Shared, sockets: list[socket.socket], tls: ssl.SSLContext | None
+    ) -> None:
         self._shared = shared
         self._sockets = sockets
+        self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
@@ -49,9 +52,21 @@ class Front:
         """How many connections have a request in progress, or a reply that is not sent yet."""
         return sum(c.busy or c.unsent for c in self._shared.connections)
 
-    async def open(self, listener: Listener, tls: ssl.SSLContext | None) -> None:
+    def use(self, limits: FrontLimits) -> None:
+        """Go by these limits from now on; what WebSockets may carry was settled at the start."""
+        self._shared.use(fitted(limits))
+
+    def use_certificate(self, cert: str, key: str) -> None:
+        """Show this one to whoever connects from now on; nothing happens without TLS.
+
+        Raises `OSError` for what `check_certificate` refuses.
+        """
+        if self._tls is not None:
+            self._tls.load_cert_chain(cert, key)
+
+    async def open(self, listener: Listener) -> None:
         """Accept clients on the bound sockets."""
-        loop = asyncio.get_running_loop()
+        loop, tls = asyncio.get_running_loop(), self._tls
         for sock in self._sockets:
             server = await loop.create_server(
                 lambda: FrontProtocol(self._shared),
@@ -167,12 +182,17 @@ def _prepare(sock: socket.socket, limits: FrontLimits) -> None:
     sock.settimeout(0)
 
 
+def check_certificate(cert: str, key: str) -> ssl.SSLContext:
+    """Return TLS with these files in PEM; `OSError` where they are no certificate and its key."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+    return context
+
+
 def _tls(listener: Listener) -> ssl.SSLContext | None:
     if listener.tls_cert is None or listener.tls_key is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(listener.tls_cert, listener.tls_key)
-    return context
+    return check_certificate(listener.tls_cert, listener.tls_key)
 
 
 async def open_front(
@@ -191,6 +211,6 @@ async def open_front(
     limits = fitted(limits)
     config = uvicorn_config(contained(app), limits)
     shared = Shared(app, limits, config, direct=direct, errors=errors)
-    front = Front(shared, _bind(listener, limits), tls is not None)
-    await front.open(listener, tls)
+    front = Front(shared, _bind(listener, limits), tls)
+    await front.open(listener)
     return front

@@ -101,6 +101,11 @@ class Shared:
     def __post_init__(self) -> None:
         self.bodies = Bodies(self.limits.bodies_max_bytes)
 
+    def use(self, limits: FrontLimits) -> None:
+        """Go by these limits from now on; a connection that stands keeps its deadlines."""
+        self.limits = limits
+        self.bodies.max_bytes = limits.bodies_max_bytes
+
     def who_answers(self, exchange: Exchange, otherwise: Handler) -> tuple[Handler, bool]:
         """Say who answers, `otherwise` where no route does, and whether without the body."""
         answer = self._match(exchange)

@@ -110,6 +110,11 @@ class UpstreamGateway:
                 self._probe(self._proxy.servers[name])
         self._log.info("upstream_list", servers=len(names))
 
+    def use_limits(self, limits: FrontLimits) -> None:
+        """Go by these limits from now on."""
+        if self.front is not None:
+            self.front.use(limits)
+
     def _probe(self, server: Server) -> None:
         settings = self._settings
         pace = ProbePace(settings.probe_path, settings.pool.probe_s, settings.models_s)

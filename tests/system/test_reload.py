@@ -1,0 +1,59 @@
+"""HUP: settings are read again while a process serves, and never end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.system.processes import Roost, fetch, wait
+
+Start = Callable[..., Roost]
+
+
+def holds_back(pid: int) -> bool:
+    """Whether a process holds HUP back: from its first line of Python on, until it is asked for."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    masks = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Sig"))
+    return bool(int(masks["SigBlk"], 16) & 1 << signal.SIGHUP - 1)
+
+
+def names(url: str) -> set[str]:
+    """List what is served."""
+    listed = msgspec.json.decode(fetch(url, "/v1/models"), type=dict[str, object])
+    models = msgspec.convert(listed["data"], list[dict[str, object]])
+    return {str(model["id"]) for model in models}
+
+
+@pytest.mark.slow
+def test_hup_reads_the_settings_again_and_is_never_too_early(start: Start, home: Path) -> None:
+    """One in the middle of the start counts when that is over; later ones at once."""
+    file = home / "roost.toml"
+    file.write_text("port = 0\n")
+    roost = start("serve", "--backend", "scripted")
+    wait(lambda: holds_back(roost.process.pid), "the first line was reached")
+    file.write_text('port = 0\naliases = ["early=tiny"]\n')
+    roost.signal(signal.SIGHUP)
+    url = roost.url()
+    roost.wait_for('"reloaded"')
+    wait(lambda: names(url) == {"tiny", "early"}, "what was written meanwhile counts")
+    file.write_text('port = 1\naliases = ["late=tiny"]\n[queue]\nlength = 7\n')
+    roost.signal(signal.SIGHUP)
+    roost.wait_for(r"reload_needs_restart.*port|port.*reload_needs_restart")
+    assert names(url) == {"tiny", "late"}
+    file.write_text('aliases = ["late=tiny", "late=other"]\n')
+    roost.signal(signal.SIGHUP)
+    roost.wait_for("this name stands for another model already")
+    file.write_text('default_model = "nope"\n')
+    roost.signal(signal.SIGHUP)
+    roost.wait_for("no model 'nope' is installed")
+    assert names(url) == {"tiny", "late"}
+    assert not holds_back(roost.process.pid)
+    children = [child.pid for child in roost.descendants()]
+    assert not any(holds_back(pid) for pid in children if os.path.exists(f"/proc/{pid}"))  # noqa: PTH110 - it may be gone
+    roost.signal(signal.SIGTERM)
+    assert roost.ends() == 0
