@@ -235,6 +235,11 @@ REASONS: dict[str, Kind] = {
         "The runtime reported an error.",
         "Read the runtime's log under `logs/` on the node, and ask again.",
     ),
+    "bad_tool_call": _peer(
+        502,
+        "The model called a tool in a way that cannot be used, or called none where it had to.",
+        "Ask again, with fewer or more simply described tools, or ask a larger model.",
+    ),
     "upstream_error": _peer(
         502,
         "The upstream server failed or broke the protocol.",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from roost.backends.render import Renderer, setup_for
-from roost.core.request import Message
+from roost.core.request import ChatPrompt, Message
 from roost.errors import Failure, RoostError
 from roost.gateway.loop import loop_factory
 from tests.backends.subjects import CHATML
@@ -16,7 +16,7 @@ from tests.children import called, children, runs
 from tests.conftest import Eventually, until
 
 TODAY = "2026-02-03"
-HELLO = (Message("user", "hello"),)
+HELLO = ChatPrompt((Message("user", "hello"),))
 LOOP = (
     "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}"
     "{% endfor %}{% endfor %}{% endfor %}"
@@ -45,7 +45,17 @@ def renderer(template: str, *, timeout_s: float = 5.0, output_max: int = 1 << 20
     return Renderer(setup, timeout_s, output_max)
 
 
-async def failure_of(subject: Renderer, messages: tuple[Message, ...] = HELLO) -> Failure:
+def said(text: str) -> ChatPrompt:
+    """Give a conversation of one message."""
+    return ChatPrompt((Message("user", text),))
+
+
+async def pieces_of(subject: Renderer, prompt: ChatPrompt = HELLO) -> tuple[str, ...]:
+    """Give the pieces of a rendering."""
+    return (await subject.render(prompt, TODAY)).pieces
+
+
+async def failure_of(subject: Renderer, messages: ChatPrompt = HELLO) -> Failure:
     """Give the failure with which a rendering ends."""
     with pytest.raises(RoostError) as caught:
         await subject.render(messages, TODAY)
@@ -55,11 +65,11 @@ async def failure_of(subject: Renderer, messages: tuple[Message, ...] = HELLO) -
 async def test_renders_and_cuts_at_control_tokens() -> None:
     """What a user wrote as a control token is in two pieces; one child renders everything."""
     subject = renderer(CHATML)
-    assert await subject.render(HELLO, TODAY) == (
+    assert await pieces_of(subject) == (
         "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
     )
     (child,) = children()
-    pieces = await subject.render((Message("user", "a<|im_end|>b"),), TODAY)
+    pieces = await pieces_of(subject, said("a<|im_end|>b"))
     assert pieces == ("<|im_start|>user\na<", "|im_end|>b<|im_end|>\n<|im_start|>assistant\n")
     assert children() == [child]
     await subject.close()
@@ -69,18 +79,18 @@ async def test_renders_and_cuts_at_control_tokens() -> None:
 async def test_the_templates_own_variables() -> None:
     """BOS, EOS and the date reach the template."""
     subject = renderer("{{ bos_token }}{{ strftime_now('%d.%m.%Y') }}{{ eos_token }}")
-    assert await subject.render(HELLO, TODAY) == ("<s>03.02.2026</s>",)
+    assert await pieces_of(subject) == ("<s>03.02.2026</s>",)
     await subject.close()
 
 
 async def test_an_endless_loop_is_ended_and_the_next_chat_works() -> None:
     """A loop bomb costs its own request the time limit; the next one gets a new child."""
     subject = renderer(BOMB, timeout_s=0.4)
-    failure = await failure_of(subject, (Message("user", "bomb"),))
+    failure = await failure_of(subject, said("bomb"))
     assert (failure.reason, failure.param) == ("bad_request", "messages")
     assert failure.message.startswith("The chat template took longer than 0.4 s")
     assert children() == []
-    assert await subject.render(HELLO, TODAY) == ("ok",)
+    assert await pieces_of(subject) == ("ok",)
     await subject.close()
 
 
@@ -140,7 +150,7 @@ def test_an_accident_to_the_child_costs_no_chat(
         try:
             await subject.render(HELLO, TODAY)
             await _kill_child(subject, settle=settle)
-            assert "hello" in "".join(await subject.render(HELLO, TODAY))
+            assert "hello" in "".join(await pieces_of(subject))
         finally:
             # A loop of uvloop does not close while a child of its own lives.
             await subject.close()
@@ -158,12 +168,12 @@ async def test_a_caller_that_leaves_does_not_take_the_child_with_it(
     (child,) = children()
     used = child.cpu_times().user
     async with asyncio.TaskGroup() as tasks:
-        slow = tasks.create_task(subject.render((Message("user", "slow"),), TODAY))
-        waits = tasks.create_task(subject.render((Message("user", "waits"),), TODAY))
+        slow = tasks.create_task(subject.render(said("slow"), TODAY))
+        waits = tasks.create_task(subject.render(said("waits"), TODAY))
         await eventually(lambda: child.cpu_times().user > used + 0.02)
         slow.cancel()
         waits.cancel()
-    assert await subject.render(HELLO, TODAY) == ("hello",)
+    assert await pieces_of(subject) == ("hello",)
     assert children() == [child]
     await subject.close()
 
@@ -173,10 +183,10 @@ async def test_a_loop_whose_caller_has_left_is_ended_all_the_same() -> None:
     subject = renderer(BOMB, timeout_s=0.4)
     await subject.warm()
     async with asyncio.TaskGroup() as tasks:
-        bomb = tasks.create_task(subject.render((Message("user", "bomb"),), TODAY))
+        bomb = tasks.create_task(subject.render(said("bomb"), TODAY))
         await asyncio.sleep(0)
         bomb.cancel()
-    assert await subject.render(HELLO, TODAY) == ("ok",)
+    assert await pieces_of(subject) == ("ok",)
     await subject.close()
 
 
@@ -185,7 +195,7 @@ async def test_closing_ends_a_rendering_that_nobody_waits_for() -> None:
     subject = renderer(BOMB)
     await subject.warm()
     async with asyncio.TaskGroup() as tasks:
-        bomb = tasks.create_task(subject.render((Message("user", "bomb"),), TODAY))
+        bomb = tasks.create_task(subject.render(said("bomb"), TODAY))
         await asyncio.sleep(0)
         bomb.cancel()
     await subject.close()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.ids import ModelId, NodeId, RuntimeId, TenantId
-from roost.core.request import Message
-from roost.fleet.affinity import HASH_BYTES, Affinity, Home, chain, extend
+from roost.core.request import Message, Tool, ToolCall
+from roost.fleet.affinity import HASH_BYTES, Affinity, Home, chain, extend, spoken
 
 T, M = TenantId("key:1"), ModelId("m")
 HOME = Home(NodeId("a"), RuntimeId("m#1"))
@@ -121,3 +121,17 @@ def test_table_is_bounded_and_drops_the_least_recently_used() -> None:
     assert len(table) == 2
     assert table.lookup((b"2",), 1.0) is None
     assert table.lookup((b"1",), 1.0) == HOME
+
+
+def test_calls_and_tools_are_part_of_a_history() -> None:
+    """A turn is known again by its calls, however their JSON is spaced, and not by ids."""
+    made = Message("assistant", "So:", calls=(ToolCall("a", "look", '{"at": 1}'),))
+    back = Message("assistant", " So: ", calls=(ToolCall("b", "look", '{"at":1}'),))
+    other = Message("assistant", "So:", calls=(ToolCall("a", "look", '{"at": 2}'),))
+    tools = (Tool("look", "Looks.", "{}"),)
+    begun = chain(T, M, (*talk("Be brief."), made), tools)
+    assert begun == chain(T, M, (*talk("Be brief."), back), tools)
+    assert begun[0] == chain(T, M, (*talk("Be brief."), other), tools)[0]
+    assert begun[1] != chain(T, M, (*talk("Be brief."), other), tools)[1]
+    assert begun[0] != chain(T, M, talk("Be brief."))[0]
+    assert extend(begun[0], "assistant", spoken(made)) == begun[1]

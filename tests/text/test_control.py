@@ -8,24 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.core.request import Message
+from roost.core.request import ChatPrompt, Message
 from roost.errors import RoostError
-from roost.text import templates
-from roost.text.control import TOKENS_MAX, ControlTokens, shield, split
-from tests.text.test_templates import CHATML
+from roost.text.control import TOKENS_MAX, ControlTokens, split
+from tests.text.rendering import CHATML, rendered, shield, text_of
 
 CONTROL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|>", "<s>", "</s>", "[INST]", "a<|")
-_chatml = templates.compile(CHATML)
 _control = ControlTokens(CONTROL)
 
 
 def _render(messages: tuple[Message, ...]) -> str:
-    return _chatml.render(messages, bos="", eos="", today="2026-01-01")
+    return text_of(CHATML, *messages)
 
 
 def _pieces(*contents: str, control: ControlTokens = _control) -> tuple[str, ...]:
     messages = tuple(Message("user", content) for content in contents)
-    shielded, marker = control.shield(messages)
+    shielded, marker = shield(messages, control)
     pieces = split(_render(shielded), marker)
     assert "".join(pieces) == _render(messages)
     return pieces
@@ -49,21 +47,21 @@ def test_a_written_control_token_is_cut() -> None:
 def test_ordinary_text_is_not_touched() -> None:
     """Messages without control tokens come back as they were, and render to one piece."""
     messages = (Message("user", "1 < 2 | 3 > 2"), Message("assistant", ""))
-    assert shield(messages, CONTROL)[0] == messages
+    assert shield(messages, _control)[0] == messages
     assert len(_pieces("1 < 2 | 3 > 2", "")) == 1
 
 
 def test_no_control_tokens() -> None:
     """A model without control tokens needs no marks."""
     messages = (Message("user", "<s>"),)
-    assert shield(messages, ()) == (messages, "\ue000")
+    assert shield(messages, ControlTokens(())) == (messages, "\ue000")
     assert split("", "\ue000") == ()
 
 
 def test_overlapping_tokens_are_all_cut() -> None:
     """Tokens inside and across each other leave no piece with either of them."""
     control = ("abab", "ba", "bab")
-    (shielded,), marker = shield((Message("user", "xababab"),), control)
+    (shielded,), marker = shield((Message("user", "xababab"),), ControlTokens(control))
     assert _count(split(shielded.content, marker), control) == 0
 
 
@@ -76,16 +74,14 @@ def test_a_token_over_the_edge_of_a_message() -> None:
 
 def test_white_space_around_a_message_may_go() -> None:
     """Where a template strips a message, the edge without the white space is cut as well."""
-    template = templates.compile("<|{{ messages[0].content | trim }}|>")
-    messages = (Message("user", " \nim_end\n "),)
-    shielded, marker = shield(messages, ("<|im_end|>",))
-    rendered = template.render(shielded, bos="", eos="", today="2026-01-01")
-    assert split(rendered, marker) == ("<|", "im_end", "|>")
+    template = "<|{{ messages[0].content | trim }}|>"
+    prompt = ChatPrompt((Message("user", " \nim_end\n "),))
+    assert rendered(template, prompt, control=("<|im_end|>",)).pieces == ("<|", "im_end", "|>")
 
 
 def test_names_are_marked_too() -> None:
     """A name is text of the user like any other."""
-    (shielded,), marker = shield((Message("user", "hi", name="<s>"),), CONTROL)
+    (shielded,), marker = shield((Message("user", "hi", name="<s>"),), _control)
     assert shielded == Message("user", "hi", name=f"<{marker}s>")
 
 
@@ -93,21 +89,23 @@ def test_the_marker_occurs_nowhere() -> None:
     """A conversation full of private-use characters gets another one; using all is refused."""
     base = "".join(map(chr, range(0xE000, 0xF900)))
     messages = (Message("user", base + "<s>"),)
-    (shielded,), marker = shield(messages, CONTROL)
+    (shielded,), marker = shield(messages, _control)
     assert marker == "\U000f0000"
     assert shielded.content == f"{base}<{marker}s>"
     planes = "".join(map(chr, [*range(0xF0000, 0xFFFFE), *range(0x100000, 0x10FFFE)]))
     with pytest.raises(RoostError, match="every private-use"):
-        shield((Message("user", base + planes),), CONTROL)
+        shield((Message("user", base + planes),), _control)
 
 
 def test_a_control_token_of_one_character() -> None:
     """It cannot be cut, so a message that holds it is refused and others pass."""
     control = ("§", "<s>")
     with pytest.raises(RoostError, match="cannot be neutralised") as caught:
-        shield((Message("user", "see § 5"),), control)
+        shield((Message("user", "see § 5"),), ControlTokens(control))
     assert caught.value.failure.param == "messages"
-    assert shield((Message("user", "see 5"),), control)[0] == (Message("user", "see 5"),)
+    assert shield((Message("user", "see 5"),), ControlTokens(control))[0] == (
+        Message("user", "see 5"),
+    )
 
 
 def test_the_list_of_tokens_is_bounded() -> None:
@@ -121,7 +119,7 @@ def test_the_list_of_tokens_is_bounded() -> None:
 def test_deeply_branching_tokens() -> None:
     """Tokens that part at every character do not nest the pattern beyond what it can hold."""
     tokens = tuple("a" * n + "b" for n in range(1, 200))
-    (shielded,), marker = ControlTokens(tokens).shield((Message("user", "a" * 250 + "b"),))
+    (shielded,), marker = shield((Message("user", "a" * 250 + "b"),), ControlTokens(tokens))
     assert _count(split(shielded.content, marker), tokens) == 0
 
 
@@ -150,7 +148,7 @@ def test_any_tokens_and_any_text_between(
 ) -> None:
     """For any tokens and any template text, each token left lies in one stretch of that text."""
     messages = tuple(Message("user", content) for content in contents)
-    shielded, marker = shield(messages, control)
+    shielded, marker = shield(messages, ControlTokens(control))
     pieces = split(between + "".join(m.content + between for m in shielded), marker)
     assert "".join(pieces) == between + "".join(content + between for content in contents)
     tokens = tuple(set(control))
@@ -165,7 +163,7 @@ def test_a_megabyte_against_many_tokens() -> None:
     almost = "<|reserved_special_token_19" * 37_000
     for content in (text, almost, "<" * 1_000_000):
         started = time.process_time()
-        (shielded,), _ = control.shield((Message("user", content),))
+        (shielded,), _ = shield((Message("user", content),), control)
         # Measured: some 20 ms. The bound only tells a linear search from a quadratic one.
         assert time.process_time() - started < 2.0
         # Only the end of the last text looks like the beginning of a token.

@@ -7,26 +7,15 @@ import pytest
 from roost.core.request import Message
 from roost.errors import RoostError
 from roost.text import templates
+from tests.text.rendering import CHATML, text_of
 
-CHATML = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-)
 TURNS = (Message("system", "Be brief."), Message("user", "hi"))
 
 
 def _render(
-    template: str,
-    messages: tuple[Message, ...] = TURNS,
-    *,
-    today: str = "2026-03-01",
-    generate: bool = True,
+    template: str, messages: tuple[Message, ...] = TURNS, *, today: str = "2026-03-01"
 ) -> str:
-    return templates.compile(template).render(
-        messages, bos="<s>", eos="</s>", add_generation_prompt=generate, today=today
-    )
+    return text_of(template, *messages, today=today)
 
 
 def _failure(template: str) -> tuple[str, str]:
@@ -38,7 +27,6 @@ def _failure(template: str) -> tuple[str, str]:
 def test_chatml() -> None:
     """The commonest template gives exactly the text its models were trained on."""
     turns = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n"
-    assert _render(CHATML, generate=False) == turns
     assert _render(CHATML) == turns + "<|im_start|>assistant\n"
 
 
@@ -131,7 +119,7 @@ def test_output_is_bounded() -> None:
     endless = "{% for i in range(1000) %}{{ 'x' * 1000 }}{% endfor %}"
     with pytest.raises(RoostError, match="prints over 5000"):
         templates.compile(endless, output_chars_max=5000).render(
-            (), bos="", eos="", today="2026-01-01"
+            (), names={}, wishes={}, today="2026-01-01"
         )
 
 

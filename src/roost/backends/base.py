@@ -48,6 +48,7 @@ import msgspec
 
 from roost.core.events import StreamEvent
 from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.reading import Reading
 from roost.core.request import GenerateRequest
 
 
@@ -56,12 +57,14 @@ class Prepared(msgspec.Struct, frozen=True):
 
     `tokens` is the whole prompt with BOS exactly once; `limit` is how many tokens may be generated
     so that prompt + answer fit the slot (`min(max_tokens, ctx - len(tokens))`, at least 1). The
-    tokens of a continuation come last, and its limit may be 0.
+    tokens of a continuation come last, and its limit may be 0. `reading` says how the answer's text
+    is to be read; None where all of it is text.
     """
 
     request: GenerateRequest
     tokens: tuple[int, ...]
     limit: int
+    reading: Reading | None = None
 
 
 class SlotUse(msgspec.Struct, frozen=True):

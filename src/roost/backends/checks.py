@@ -7,7 +7,7 @@ as well, because a wrong number in native code is no error message but a crash o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from roost.backends.base import Prepared, SlotUse
 from roost.core.request import ChatPrompt, GenerateRequest, Prompt, Sampling, TextPrompt
@@ -68,7 +68,7 @@ def _check_stops(stops: Sequence[str]) -> None:
 def _check_prompt(prompt: Prompt) -> None:
     """Refuse half characters (lone surrogates): they are in no encoding that a process is told."""
     if isinstance(prompt, ChatPrompt):
-        texts = [text for m in prompt.messages for text in (m.content, m.name or "")]
+        texts = list(_texts(prompt))
     else:
         texts = [prompt.text] if isinstance(prompt, TextPrompt) else []
     try:
@@ -77,6 +77,15 @@ def _check_prompt(prompt: Prompt) -> None:
     except UnicodeEncodeError:
         param = "messages" if isinstance(prompt, ChatPrompt) else "prompt"
         raise fail("bad_request", "The text holds half a character.", param=param) from None
+
+
+def _texts(prompt: ChatPrompt) -> Iterator[str]:
+    for message in prompt.messages:
+        yield from (message.content, message.name or "", message.reasoning)
+        for call in message.calls:
+            yield from (call.name, call.arguments)
+    for tool in prompt.offer.tools if prompt.offer else ():
+        yield from (tool.name, tool.description, tool.parameters)
 
 
 def check_tokens(tokens: Sequence[int], vocab_size: int) -> None:

@@ -6,7 +6,8 @@ import struct
 
 import msgspec
 
-from roost.core.request import Message
+from roost.core.request import ChatPrompt
+from roost.text.endings import Rendered
 
 LENGTH = struct.Struct(">I")
 
@@ -27,16 +28,17 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Render these messages; `today` is an ISO date."""
+    """Render this prompt; `today` is an ISO date, and `exact` as in `Chat.render`."""
 
-    messages: tuple[Message, ...]
+    prompt: ChatPrompt
     today: str
+    exact: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Pieces to be tokenised one by one, or a failure's reason, message and field."""
+    """A rendered prompt, or a failure's reason, message and field."""
 
-    pieces: tuple[str, ...] = ()
+    rendered: Rendered | None = None
     reason: str = ""
     message: str = ""
     param: str | None = None

@@ -22,8 +22,10 @@ from roost.backends.llama_stream import Stream
 from roost.backends.render import Renderer
 from roost.core.events import StreamEvent
 from roost.core.model import RuntimeKey
+from roost.core.reading import Reading
 from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
 from roost.errors import RoostError, fail
+from roost.text.endings import Rendered
 
 RATE_TOKENS_MIN = 16
 """A rate measured over fewer tokens says nothing."""
@@ -97,13 +99,13 @@ class LlamaRuntime:
         self._check_alive()
         checks.check_request(request)
         try:
-            tokens = await self._tokens(request)
+            tokens, reading = await self._tokens(request)
         except Lost:
             raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
         tokens += request.said
         checks.check_tokens(tokens, self._facts.vocab_size)
         limit = checks.limit_of(request, len(tokens), self._facts.ctx)
-        return Prepared(request, tokens, limit)
+        return Prepared(request, tokens, limit, reading)
 
     @asynccontextmanager
     async def open(
@@ -137,26 +139,28 @@ class LlamaRuntime:
         finally:
             await self._link.child.terminate(grace_s)
 
-    async def _tokens(self, request: GenerateRequest) -> tuple[int, ...]:
+    async def _tokens(self, request: GenerateRequest) -> tuple[tuple[int, ...], Reading | None]:
         prompt, facts = request.prompt, self._facts
         if isinstance(prompt, TokensPrompt):
-            return prompt.tokens
+            return prompt.tokens, None
         if isinstance(prompt, TextPrompt):
             checks.check_size(request, [prompt.text], facts.max_token_bytes, facts.ctx)
-            return facts.bos + await self._link.tokenize([prompt.text], special=False)
-        pieces = await self._rendered(prompt)
-        checks.check_size(request, pieces, facts.max_token_bytes, facts.ctx)
-        tokens = await self._link.tokenize(pieces, special=True)
+            return facts.bos + await self._link.tokenize([prompt.text], special=False), None
+        rendered = await self._rendered(prompt)
+        checks.check_size(request, rendered.pieces, facts.max_token_bytes, facts.ctx)
+        tokens = await self._link.tokenize(rendered.pieces, special=True)
         # Many templates print the BOS themselves, and a second one makes models stutter.
-        return tokens if tokens[: len(facts.bos)] == facts.bos else facts.bos + tokens
+        if tokens[: len(facts.bos)] != facts.bos:
+            tokens = facts.bos + tokens
+        return tokens, rendered.reading
 
-    async def _rendered(self, prompt: ChatPrompt) -> tuple[str, ...]:
+    async def _rendered(self, prompt: ChatPrompt) -> Rendered:
         if self._renderer is None:
             message = "The model has no chat template: it can complete text, but it cannot chat."
             raise fail("unsupported", message, param="messages")
         # A date without a time, so that the same conversation has the same prefix all day.
         today = dt.datetime.now().astimezone().date().isoformat()
-        return await self._renderer.render(prompt.messages, today)
+        return await self._renderer.render(prompt, today)
 
     def _clean_up(self) -> None:
         """Leave nothing of a server that has ended, whether anybody stops it or not."""

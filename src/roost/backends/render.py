@@ -17,8 +17,9 @@ import msgspec
 
 from roost.backends.frames import LENGTH, Ask, Reply, Setup, pack
 from roost.backends.reaping import kill, reap
-from roost.core.request import Message
+from roost.core.request import ChatPrompt
 from roost.errors import Failure, RoostError, fail
+from roost.text.endings import Rendered
 
 CHILD = "roost.backends.render_child"
 MEMORY_MAX_BYTES = 1024 * 1024 * 1024
@@ -55,21 +56,23 @@ class Renderer:
             async with self._turn:
                 await self._started()
 
-    async def render(self, messages: tuple[Message, ...], today: str) -> tuple[str, ...]:
+    async def render(self, prompt: ChatPrompt, today: str, *, exact: bool = False) -> Rendered:
         """Render to pieces that are to be tokenised one by one, with special tokens.
+
+        `exact` says that the answer has a given form from its first token on.
 
         Raises `bad_request` for messages that the template refuses or takes too long for, and
         `unsupported` for a template that does not compile.
         """
-        frame = pack(Ask(messages, today))
+        frame = pack(Ask(prompt, today, exact))
         await self._turn.acquire()
         # A task of its own, so that whoever leaves leaves no half conversation in the pipes.
         self._exchange = asyncio.create_task(self._exchanged(frame))
         self._exchange.add_done_callback(self._end_turn)
         reply = await asyncio.shield(self._exchange)
-        if reply.reason:
+        if reply.rendered is None:
             raise fail(reply.reason, reply.message, param=reply.param)
-        return reply.pieces
+        return reply.rendered
 
     async def close(self) -> None:
         """End the child; later renderings are refused. Idempotent."""

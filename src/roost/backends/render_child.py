@@ -16,26 +16,16 @@ import msgspec
 from roost.backends.frames import LENGTH, Ask, Reply, Setup, pack
 from roost.errors import RoostError, fail
 from roost.text import templates
-from roost.text.control import ControlTokens, split
+from roost.text.chats import Chat
+from roost.text.control import ControlTokens
 
 T = TypeVar("T", Setup, Ask)
 
 
-class Chat:
-    """A model's template and control tokens, ready to render."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._control = ControlTokens(setup.control_tokens)
-        self._template = templates.compile(setup.template, output_chars_max=setup.output_max_chars)
-
-    def render(self, ask: Ask) -> tuple[str, ...]:
-        """Render to pieces none of which holds a control token that a message brought along."""
-        messages, marker = self._control.shield(ask.messages)
-        text = self._template.render(
-            messages, bos=self._setup.bos, eos=self._setup.eos, today=ask.today
-        )
-        return split(text, marker)
+def chat_of(setup: Setup) -> Chat:
+    """Compile a model's template; raises `unsupported` where that cannot be done."""
+    template = templates.compile(setup.template, output_chars_max=setup.output_max_chars)
+    return Chat(template, ControlTokens(setup.control_tokens), setup.bos, setup.eos)
 
 
 def _read(kind: type[T]) -> T | None:
@@ -53,7 +43,7 @@ def _write(reply: Reply) -> None:
 
 def _failed(error: RoostError) -> Reply:
     failure = error.failure
-    return Reply((), failure.reason, failure.message, failure.param)
+    return Reply(None, failure.reason, failure.message, failure.param)
 
 
 def _limit_memory(size_bytes: int) -> None:
@@ -71,7 +61,7 @@ def _limit_cpu(cpu_s: int) -> None:
 
 def _answer(chat: Chat, ask: Ask) -> Reply:
     try:
-        return Reply(chat.render(ask))
+        return Reply(chat.render(ask.prompt, ask.today, exact=ask.exact))
     except RoostError as error:
         return _failed(error)
     except MemoryError:
@@ -90,7 +80,7 @@ def main() -> int:
     chat: Chat | None = None
     broken = Reply()
     try:
-        chat = Chat(setup)
+        chat = chat_of(setup)
     except RoostError as error:
         broken = _failed(error)
     _write(broken)

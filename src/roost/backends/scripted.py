@@ -39,14 +39,20 @@ from roost.core.events import (
     merge_deltas,
 )
 from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.reading import Reading
 from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
 from roost.errors import RoostError, fail
+from roost.text.control import ControlTokens
+from roost.text.endings import THINK_MARKS, Ending
+from roost.text.offers import told
 from roost.text.utf8 import Utf8Decoder
 
 BOS, TURN, END = 256, 257, 258
 VOCAB_SIZE = 259
 MARK = "@script "
 WAIT_MAX_MS = 60_000.0
+# No text can become one of the three tokens above 255, so nothing has to be cut.
+_ENDING = Ending(ControlTokens(()), "\0", THINK_MARKS[0])
 _WORDS = (b"amber", b"birch", b"cedar", b"dune", b"elm", b"fern", b"grove", b"heath")
 _PIECE = re.compile(rb"\s*[!-~]+|\s+|[^\s!-~]{1,3}")
 _WaitMs: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=WAIT_MAX_MS)]
@@ -151,12 +157,13 @@ class ScriptedRuntime:
         checks.check_request(request)
         if request.top_logprobs is not None:
             raise fail("unsupported", "This backend has no log probabilities.", param="logprobs")
-        tokens = _tokens(request)
+        tokens, reading = _tokens(request)
         checks.check_tokens(tokens, VOCAB_SIZE)
         script_in(tokens, self._script)
         tokens += request.said
         checks.check_tokens(tokens, VOCAB_SIZE)
-        return Prepared(request, tokens, checks.limit_of(request, len(tokens), self._ctx))
+        limit = checks.limit_of(request, len(tokens), self._ctx)
+        return Prepared(request, tokens, limit, reading)
 
     @asynccontextmanager
     async def open(
@@ -347,16 +354,22 @@ def script_in(tokens: tuple[int, ...], default: Script) -> Script:
         raise fail("bad_request", f"The script is wrong: {error}", param="messages") from None
 
 
-def _tokens(request: GenerateRequest) -> tuple[int, ...]:
+def _tokens(request: GenerateRequest) -> tuple[tuple[int, ...], Reading | None]:
     prompt = request.prompt
     if isinstance(prompt, TokensPrompt):
-        return prompt.tokens
+        return prompt.tokens, None
     if isinstance(prompt, TextPrompt):
-        return (BOS, *_bytes(prompt.text))
+        return (BOS, *_bytes(prompt.text)), None
+    begun = prompt.messages[-1].content if prompt.continues else ""
+    if prompt.continues:
+        prompt = msgspec.structs.replace(prompt, messages=prompt.messages[:-1])
     turns = (
-        (TURN, *_bytes(f"{message.role}\n{message.content}"), END) for message in prompt.messages
+        (TURN, *_bytes(f"{message.role}\n{message.content}"), END)
+        for message in told(prompt, system=True)
     )
-    return (BOS, *chain.from_iterable(turns), TURN, *b"assistant\n")
+    ending = _ENDING.of("", prompt, begun, exact=False)
+    last = _bytes("".join(ending.pieces))
+    return (BOS, *chain.from_iterable(turns), TURN, *b"assistant\n", *last), ending.reading
 
 
 def _prompt(prepared: Prepared) -> tuple[int, ...]:

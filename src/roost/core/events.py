@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from roost.core.reading import Reading
 from roost.errors import Failure
 
 FinishReason = Literal["stop", "length"]
@@ -21,11 +22,13 @@ class Usage(msgspec.Struct, frozen=True):
     """Token counts as the runtime reports them.
 
     `prompt_tokens` includes `cached_tokens`; prefill really computed is the difference.
+    `completion_tokens` includes `reasoning_tokens`, those of thoughts.
     """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
@@ -43,12 +46,16 @@ class TokenChoice(msgspec.Struct, frozen=True):
     top: tuple[TokenLogprob, ...] = ()
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
-    """The request holds a slot. `cached_tokens` of `prompt_tokens` need no prefill."""
+class Started(msgspec.Struct, frozen=True, tag="started", omit_defaults=True):
+    """The request holds a slot. `cached_tokens` of `prompt_tokens` need no prefill.
+
+    `reading` says how the answer's text is to be read; None where all of it is text.
+    """
 
     prompt_tokens: int
     cached_tokens: int
     slot: int
+    reading: Reading | None = None
 
 
 class PrefillProgress(msgspec.Struct, frozen=True, tag="prefill"):

@@ -14,24 +14,69 @@ Role = Literal["system", "user", "assistant", "tool"]
 ServiceClass = Literal["interactive", "agent", "bulk"]
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 """The better first."""
+ToolMode = Literal["auto", "none", "required"]
 OnLoss = Literal["error", "replay"]
 Scope = Literal["plain_turns", "turns", "all"]
 """What can be asked, each including those before: turns of a named conversation without any wish
 about sampling and stop strings, turns with such wishes, anything."""
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One turn of a chat. `content` is text; "" where the client sent null."""
+class ToolCall(msgspec.Struct, frozen=True):
+    """A call of a tool that a model has made; `arguments` is text, JSON where all went well."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn of a chat. `content` is text; "" where the client sent null.
+
+    An assistant's turn may have `reasoning`, what it thought before it spoke, and `calls` behind
+    its content. A tool's turn is the result of the call `call_id`, None where nobody says of which.
+    """
 
     role: Role
     content: str
     name: str | None = None
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
 
 
-class ChatPrompt(msgspec.Struct, frozen=True, tag="chat"):
-    """A conversation to be rendered with the model's chat template; at least one message."""
+class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a model may call; `parameters` is the text of a JSON schema, "" for none at all."""
+
+    name: str
+    description: str = ""
+    parameters: str = ""
+
+
+class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The tools of a request, and what the model shall do with them; at least one tool.
+
+    `required` demands a call, of the tool `only` where that is not "". With `none` the model is not
+    told of the tools. Without `parallel` an answer has one call at most.
+    """
+
+    tools: tuple[Tool, ...]
+    mode: ToolMode = "auto"
+    only: str = ""
+    parallel: bool = True
+
+
+class ChatPrompt(msgspec.Struct, frozen=True, tag="chat", omit_defaults=True):
+    """A conversation to be rendered with the model's chat template; at least one message.
+
+    With `continues` the last message is the beginning of the answer, and the model goes on with it.
+    `thinking` and `effort` are for templates that know such a thing; None and "" leave it to them.
+    """
 
     messages: tuple[Message, ...]
+    offer: Offer | None = None
+    continues: bool = False
+    thinking: bool | None = None
+    effort: str = ""
 
 
 class TextPrompt(msgspec.Struct, frozen=True, tag="text"):

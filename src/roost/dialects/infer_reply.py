@@ -36,6 +36,11 @@ class InferStream:
         self._roost: dict[str, Fact] = {}
         self.ended = False
 
+    @property
+    def broken(self) -> bool:
+        """Whether its end was a failure: an answer is text, and all of it is of use."""
+        return False
+
     def head(self) -> bytes:
         """Give nothing: there is no event in front of the text."""
         return b""

@@ -48,6 +48,11 @@ class ReplyStream:
         """Whether the terminal event has been encoded."""
         return self._envelope.ended
 
+    @property
+    def broken(self) -> bool:
+        """Whether its end was a failure of an answer that was complete."""
+        return False
+
     def head(self) -> bytes:
         """Give the chunk in front of the text, the first time it is asked for."""
         if self._headed or self.ended:

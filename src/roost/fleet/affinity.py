@@ -16,7 +16,7 @@ from hashlib import blake2b
 import msgspec
 
 from roost.core.ids import ModelId, NodeId, RuntimeId, TenantId
-from roost.core.request import Message
+from roost.core.request import Message, Tool
 
 HASH_BYTES = 16
 
@@ -33,14 +33,28 @@ class Home(msgspec.Struct, frozen=True, gc=False):
     sure_tokens: int = 0
 
 
-def chain(tenant: TenantId, model: ModelId, messages: Iterable[Message]) -> tuple[bytes, ...]:
-    """Hash every prefix of a conversation: entry i is for (tenant, model, messages[: i + 1])."""
-    running = _digest(tenant, model)
+def chain(
+    tenant: TenantId, model: ModelId, messages: Iterable[Message], tools: Iterable[Tool] = ()
+) -> tuple[bytes, ...]:
+    """Hash every prefix: entry i is for (tenant, model, tools, messages[: i + 1])."""
+    told = (part for tool in tools for part in (tool.name, tool.description, tool.parameters))
+    running = _digest(tenant, model, *told)
     hashes: list[bytes] = []
     for message in messages:
-        running = _extend(running, message.role, message.name or "", message.content)
+        running = _extend(running, message.role, message.name or "", spoken(message))
         hashes.append(running)
     return tuple(hashes)
+
+
+def spoken(message: Message) -> str:
+    """Give what a message says as its client may bring it back: without thoughts and without ids.
+
+    White space in arguments does not count, since some clients parse them and write them anew.
+    """
+    if not message.calls:
+        return message.content
+    calls = (f"\0{call.name}\0{''.join(call.arguments.split())}" for call in message.calls)
+    return message.content.strip() + "".join(calls)
 
 
 def alias(tenant: TenantId, hint: str) -> bytes:

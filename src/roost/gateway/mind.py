@@ -132,7 +132,7 @@ class Mind:
         """The current attempt has ended well."""
         request, attempt = turn.terms.request_id, turn.attempt
         now = self.now_s
-        self._feed(self.coordinator.on_finished(request, attempt, event, turn.answer, now))
+        self._feed(self.coordinator.on_finished(request, attempt, event, turn.spoken(event), now))
 
     def failed(self, turn: Turn, failure: Failure) -> None:
         """The current attempt has ended badly."""

@@ -16,7 +16,7 @@ from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_options import ReplyOptions, Translated
 from roost.errors import Failure, RoostError, fail
-from roost.fleet.affinity import chain
+from roost.fleet.affinity import chain, spoken
 from roost.gateway.asked import Twins, twins
 
 Api: TypeAlias = Literal["chat", "completions"]
@@ -101,9 +101,11 @@ def parse(job: Job) -> Outcome:
 def measured(prompt: Prompt, tenant: TenantId, model: ModelId) -> Measured:
     """Measure a prompt of this tenant for this model, and hash what its KV can be shared by."""
     match prompt:
-        case ChatPrompt(messages):
-            size_bytes = sum(len(message.content.encode()) for message in messages)
-            return Measured(chain(tenant, model, messages), size_bytes)
+        case ChatPrompt(messages, offer):
+            tools = offer.tools if offer is not None else ()
+            size_bytes = sum(len(spoken(message).encode()) for message in messages)
+            size_bytes += sum(len(one.description) + len(one.parameters) for one in tools)
+            return Measured(chain(tenant, model, messages, tools), size_bytes)
         case TextPrompt(text):
             return Measured(size_bytes=len(text.encode()))
         case TokensPrompt(ids):

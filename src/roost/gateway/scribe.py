@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from roost.core.events import Finished, Started, StreamEvent
-from roost.errors import Failure
+from roost.errors import Failure, RoostError
 from roost.fleet.homecoming import found, lost_tokens
 from roost.fleet.relay_effects import (
     Abandon,
@@ -41,7 +41,11 @@ class StreamVoice(Protocol):
         ...
 
     def event(self, event: StreamEvent) -> bytes:
-        """One event; empty where the dialect has nothing to say."""
+        """One event; empty where the dialect has nothing to say.
+
+        `Started` comes before any text, and before `head` where it is known by then; again, where
+        another attempt begins.
+        """
         ...
 
     def finish(self, finished: Finished) -> bytes:
@@ -50,6 +54,11 @@ class StreamVoice(Protocol):
 
     def error(self, failure: Failure) -> bytes:
         """The end of an answer that is not complete."""
+        ...
+
+    @property
+    def broken(self) -> bool:
+        """Whether `finish` has told a failure: the answer was complete and is of no use."""
         ...
 
     def comment(self, text: str) -> bytes:
@@ -69,7 +78,10 @@ class WholeVoice(Protocol):
     """How a dialect says a whole answer."""
 
     def event(self, event: StreamEvent) -> bytes:
-        """Take an event; the last one gives the body."""
+        """Take an event, `Started` before any text; the last one gives the body.
+
+        Raises the failure of an answer that cannot be given as it was asked for.
+        """
         ...
 
     def roost_extra(self, facts: Mapping[str, Fact]) -> None:
@@ -132,6 +144,7 @@ class StreamScribe:
     def __init__(self, exchange: Outlet, voice: StreamVoice) -> None:
         self._exchange = exchange
         self._voice = voice
+        self._told: Started | None = None
 
     @property
     def blocked(self) -> bool:
@@ -144,7 +157,7 @@ class StreamScribe:
         match effect:
             case Commit():
                 exchange.start(200, EVENT_STREAM + fact_headers(turn))
-                exchange.write(voice.head())
+                exchange.write(self._started(turn) + voice.head())
             case Send():
                 self._send(turn, effect)
             case KeepAlive():
@@ -154,6 +167,8 @@ class StreamScribe:
             case Break():
                 exchange.write(voice.error(effect.failure))
                 exchange.break_off()
+            case Done() if voice.broken:
+                exchange.break_off()
             case Done():
                 exchange.finish()
             case Abandon():
@@ -162,7 +177,7 @@ class StreamScribe:
                 exchange.abandon()
 
     def _send(self, turn: Turn, effect: Send) -> None:
-        pieces = []
+        pieces = [self._started(turn)]
         if effect.dropped:
             self._voice.skipped(effect.dropped)
         for event in effect.events:
@@ -174,6 +189,13 @@ class StreamScribe:
             else:
                 pieces.append(self._voice.event(event))
         self._exchange.write(b"".join(pieces))
+
+    def _started(self, turn: Turn) -> bytes:
+        started = turn.started
+        if started is None or started is self._told:
+            return b""
+        self._told = started
+        return self._voice.event(started)
 
 
 class WholeScribe:
@@ -192,13 +214,21 @@ class WholeScribe:
         """Write what one effect asks for."""
         match effect:
             case Send():
-                self._voice.roost_extra(facts(turn))
-                said = (event for event in effect.events if not isinstance(event, Mark))
-                body = b"".join(map(self._voice.event, said))
-                self._exchange.reply(200, JSON_BODY + fact_headers(turn), body)
+                self._send(turn, effect)
             case Reject() | Break():
                 self._exchange.fail(effect.failure)
             case Abandon():
                 self._exchange.abandon()
             case _:
                 return
+
+    def _send(self, turn: Turn, effect: Send) -> None:
+        said = [event for event in effect.events if not isinstance(event, Mark)]
+        started: list[StreamEvent] = [] if turn.started is None else [turn.started]
+        self._voice.roost_extra(facts(turn))
+        try:
+            body = b"".join(map(self._voice.event, started + said))
+        except RoostError as error:
+            self._exchange.fail(error.failure)
+        else:
+            self._exchange.reply(200, JSON_BODY + fact_headers(turn), body)

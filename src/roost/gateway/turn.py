@@ -23,8 +23,10 @@ from roost.core.events import (
     Usage,
 )
 from roost.core.request import Continuation
+from roost.fleet.affinity import spoken
 from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Seal, Send
 from roost.gateway.alarm import Alarm
+from roost.text.answers import read_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,6 +158,11 @@ class Turn:
     def answer(self) -> str:
         """Everything the model has said so far, as one text."""
         return "".join(self._answer)
+
+    def spoken(self, finished: Finished) -> str:
+        """The answer as its client may bring it back."""
+        reading = self.started.reading if self.started is not None else None
+        return spoken(read_answer(self.answer, reading, finished))
 
     @property
     def attempt(self) -> int:

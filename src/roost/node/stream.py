@@ -35,6 +35,7 @@ from roost.core.events import (
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.errors import Failure
 from roost.node.effects import StreamKey
+from roost.node.meter import Meter
 from roost.node.outbox import Outbox, Outflow
 from roost.wire.messages import Open, Refused, Released
 
@@ -120,6 +121,7 @@ class Stream:
         # Tokens generated while it yielded, of which nobody is told.
         self._unsaid = 0
         self._started: Started | None = None
+        self._meter: Meter | None = None
 
     @property
     def model(self) -> ModelId:
@@ -214,10 +216,17 @@ class Stream:
             self._unsaid += event.tokens
         if not self.is_working:
             return Outflow()
+        event = self._metered(event)
         if self.is_again:
             return self._on_event_again(event)
         self._follow(event)
         return self.outbox.on_event(event)
+
+    def _metered(self, event: StreamEvent) -> StreamEvent:
+        reading = self.prepared.reading if self.prepared else None
+        if isinstance(event, Started) and reading is not None:
+            self._meter = Meter(reading)
+        return event if self._meter is None else self._meter.on_event(event)
 
     def end(self, failure: Failure) -> Refused | Outflow:
         """Settle the outcome: a refusal while nothing has been said, a failed end afterwards."""

@@ -4,7 +4,7 @@ A rendered conversation mixes two kinds of text. The template's own has to be to
 tokens, or the model sees no turns; a user's must not be, or writing `<|im_end|>` ends one. After
 rendering nobody can tell them apart, so every control token's text inside a message is cut
 before: a marker character that occurs nowhere goes in after its first character, the template is
-rendered with the marked messages, and the result is split at the markers. The pieces are tokenised
+rendered with the marked texts, and the result is split at the markers. The pieces are tokenised
 one by one. No piece holds a control token that a user wrote, and joined they are the unmarked text.
 
 A message is also cut where it could complete a control token together with its neighbours: at a
@@ -21,9 +21,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 
-import msgspec
-
-from roost.core.request import Message
 from roost.errors import fail
 
 _PRIVATE_USE = ((0xE000, 0xF8FF), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD))
@@ -51,32 +48,29 @@ class ControlTokens:
         self._longest = longest
         self._inside = "\0".join(self._tokens)
 
-    def shield(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], str]:
-        """Return the messages with markers in them, and the marker: one private-use character.
+    @property
+    def has_escapes(self) -> bool:
+        """Whether a token holds a backslash: then JSON may write one that its text did not hold."""
+        return "\\" in self._inside
 
-        Raises `bad_request` where a message holds a control token of a single character, which
-        cannot be cut, or where all messages together use every private-use character.
+    def marker(self, texts: Sequence[str]) -> str:
+        """Pick a private-use character that marks cuts in these texts, which are all there are.
+
+        Raises `bad_request` where one holds a control token of a single character, which cannot be
+        cut, or where all of them together use every private-use character.
         """
-        texts = [text for m in messages for text in (m.content, m.name) if text]
-        marker = _free_character((*texts, self._inside))
-        if self._starts is None:
-            return tuple(messages), marker
         if any(token in text for text in texts for token in self._single):
             raise fail(
                 "bad_request",
                 "A message holds a control token of the model that cannot be neutralised.",
                 param="messages",
             )
-        return tuple(self._marked(message, marker) for message in messages), marker
+        return _free_character((*texts, self._inside))
 
-    def _marked(self, message: Message, marker: str) -> Message:
-        content = self._mark(message.content, marker)
-        name = message.name and self._mark(message.name, marker)
-        if content == message.content and name == message.name:
-            return message
-        return msgspec.structs.replace(message, content=content, name=name)
-
-    def _mark(self, text: str, marker: str) -> str:
+    def mark(self, text: str, marker: str) -> str:
+        """Put the marker wherever the text has to be cut."""
+        if self._starts is None or not text:
+            return text
         inner = self._inner_cuts(text)
         marks = sorted({*inner, *self._edge_cuts(text, inner)})
         if not marks:
@@ -112,13 +106,6 @@ class ControlTokens:
 
     def _lengths(self, limit: int) -> range:
         return range(1, min(self._longest - 1, limit) + 1)
-
-
-def shield(
-    messages: Sequence[Message], control_tokens: Iterable[str]
-) -> tuple[tuple[Message, ...], str]:
-    """Do `ControlTokens(control_tokens).shield(messages)`, for a single use."""
-    return ControlTokens(control_tokens).shield(messages)
 
 
 def split(rendered: str, marker: str) -> tuple[str, ...]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import msgspec
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 from jinja2.ext import Extension, LoopControlExtension
@@ -22,8 +23,9 @@ from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, Namespace
 
-from roost.core.request import Message
 from roost.errors import RoostError, fail
+from roost.text.endings import THINK_MARKS
+from roost.text.offers import CALL_MARKS
 
 MESSAGE_CHARS_MAX = 300
 TEMPLATE_CHARS_MAX = 256 * 1024
@@ -33,6 +35,8 @@ PRODUCT_MAX = 1_000_000
 
 # Whatever else a template can reach, a function, a class, a generator, is not for looking into.
 _OPEN_TYPES = (str, list, tuple, dict, LoopContext, Namespace, Cycler, Joiner)
+_TOOLS = re.compile(r"{%[^%]*\btools\b")
+_ANY_ROLE = re.compile(r"\+\s*message(?:\.role|\[.role.\])|{{[^}]*message(?:\.role|\[.role.\])")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
@@ -109,35 +113,53 @@ def _sandbox() -> _Sandbox:
     return sandbox
 
 
+class Traits(msgspec.Struct, frozen=True):
+    """What a template knows, by its own text.
+
+    `tools` is whether it tells the model of tools in the generic way, `system` whether it knows
+    system messages, `think` the marks around its models' thoughts.
+    """
+
+    tools: bool = False
+    system: bool = True
+    think: tuple[str, str] | None = None
+
+
 class Template:
     """A compiled template; made by `compile`."""
 
     def __init__(self, template: str, output_chars_max: int) -> None:
         self._template = _sandbox().from_string(template)
         self._output_chars_max = output_chars_max
+        self.traits = Traits(
+            tools=_TOOLS.search(template) is not None and CALL_MARKS[0] in template,
+            system="system" in template or _ANY_ROLE.search(template) is not None,
+            think=next((pair for pair in THINK_MARKS if pair[1] in template), None),
+        )
 
     def render(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[object],
         *,
-        bos: str,
-        eos: str,
-        add_generation_prompt: bool = True,
+        names: Mapping[str, object],
+        wishes: Mapping[str, object],
         today: str,
+        tools: object = None,
     ) -> str:
-        """Render the conversation; `bos` and `eos` are texts, `today` an ISO date or date and time.
+        """Render messages and tools that are in the form templates expect.
 
-        Raises `bad_request` with the template's own message where the template refuses or fails.
+        `names` are the model's own texts, `today` an ISO date or date and time. What `wishes` lacks
+        is not defined for the template. Raises `bad_request` with the template's own message where
+        the template refuses or fails.
         """
-        moment = dt.datetime.fromisoformat(today)
         values = {
-            "messages": [_as_dict(message) for message in messages],
-            "bos_token": bos,
-            "eos_token": eos,
-            "add_generation_prompt": add_generation_prompt,
-            "tools": None,
+            "messages": messages,
+            "tools": tools,
+            "add_generation_prompt": True,
             "documents": None,
-            "strftime_now": moment.strftime,
+            "strftime_now": dt.datetime.fromisoformat(today).strftime,
+            **names,
+            **wishes,
         }
         try:
             return self._printed(values)
@@ -168,14 +190,6 @@ def compile(template: str, *, output_chars_max: int = OUTPUT_CHARS_MAX) -> Templ
         raise fail(
             "unsupported", f"The model's chat template does not compile: {_reason(error)}"
         ) from None
-
-
-def _as_dict(message: Message) -> dict[str, str]:
-    """Give the message in the form templates expect: a missing name is a missing key."""
-    found: dict[str, str] = {"role": message.role, "content": message.content}
-    if message.name is not None:
-        found["name"] = message.name
-    return found
 
 
 def _refusal(error: Exception) -> RoostError:
