@@ -138,6 +138,11 @@ REASONS: dict[str, Kind] = {
         "What was said in this conversation is kept by another gateway.",
         "Ask the gateway where the conversation began, or begin a new one here.",
     ),
+    "model_in_use": _caller(
+        409,
+        "The model is pinned, is being loaded, or has requests running, so it is not unloaded.",
+        "Wait and ask again, allow more time with `--wait`, or unload it with `--force`.",
+    ),
     "request_timeout": _caller(
         408,
         "Headers or body did not arrive within the receipt deadline.",

@@ -9,7 +9,9 @@ import pytest
 from roost.cli.join_tokens import join_token
 from roost.cli.main import run
 from roost.cli.node import gateway_address
+from roost.cli.node_parts import kept_alive
 from roost.config import Machine, Settings, load
+from roost.errors import RoostError
 
 TOKEN = "rt-abc"
 
@@ -81,3 +83,13 @@ def test_what_a_token_says_of_the_gateway_goes_to_the_dialler() -> None:
     assert gateway_address(given, "http://127.0.0.1:7878").token == TOKEN
     waived = settings({}, token=TOKEN, insecure_http="true")
     assert gateway_address(waived, "http://llm.example").token == TOKEN
+
+
+def test_how_long_models_are_kept_is_named_in_seconds() -> None:
+    """The last = counts, -1 is for ever; what makes no sense is refused by name."""
+    said = kept_alive(("a=1.5", "org/b:q4=x=0", "c=-1"))
+    assert said == {"a": 1.5, "org/b:q4=x": 0.0, "c": -1.0}
+    for text in ("a", "a=", "=2", "a=-2", "a=nan", "a=inf", "a=1d", "a=86401"):
+        with pytest.raises(RoostError) as caught:
+            kept_alive((text,))
+        assert caught.value.failure.param == "runtime.keep_alive"

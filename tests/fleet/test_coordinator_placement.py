@@ -282,7 +282,7 @@ def test_the_view_shows_what_runs_and_what_a_load_would_cost() -> None:
         waiting=0,
         queue_s=None,
         nodes=(
-            SiteView(NodeId("a"), "ready", None, 4.0, 0.0, 0.0, (), 0.0, ""),
+            SiteView(NodeId("a"), "ready", None, 4.0, 0.0, 0.0, (), 0.0, "", idle_s=0.0),
             SiteView(NodeId("b"), "closed", 0.5, 4.0, None, 0.0, (), 0.0, "draining"),
             SiteView(NodeId("c"), "cold", None, 4.0, 7.0, 1.0, (OTHER,), 2.0, "young"),
             SiteView(NodeId("d"), "cold", None, 4.0, None, None, (), 0.0, "busy"),

@@ -21,6 +21,7 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Order,
     Phase,
     Pull,
     Refused,
@@ -69,6 +70,7 @@ class Puppet:
         self.wanted: list[ModelId] = []
         self.vacant: list[bool] = []
         self.pulls: list[Pull] = []
+        self.orders: list[Order] = []
         self.on_open: Callable[[Open], None] | None = None
         self._pump.start_with(end.start())
 
@@ -131,6 +133,8 @@ class Puppet:
                 self.wanted.append(message.model)
             case Pull():
                 self.pulls.append(message)
+            case Order():
+                self.orders.append(message)
             case Vacate():
                 self.vacant.append(message.vacant)
             case _:

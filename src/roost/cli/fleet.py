@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from roost.cli import options
 from roost.cli.listing import Listing
+from roost.cli.standing import standing
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -56,8 +57,11 @@ def row(node: Mapping[str, object]) -> str:
     models, runtimes = node["models"], node["runtimes"]
     assert isinstance(models, list), "a node has a list of models"
     assert isinstance(runtimes, list), "a node has a list of runtimes"
-    ready = {view["model"] for view in runtimes if view["state"] == "ready"}
-    names = ", ".join(f"{m['model']}{' (ready)' if m['model'] in ready else ''}" for m in models)
+    loaded = {view["model"]: standing(view) for view in runtimes if view.get("runtime")}
+    names = ", ".join(
+        f"{m['model']} ({loaded[m['model']]})" if m["model"] in loaded else m["model"]
+        for m in models
+    )
     # A node that has left was draining last; that it is gone says more.
     state = "draining" if node["draining"] and node["state"] != "dead" else node["state"]
     flight = f"{node['in_flight']}/{node['max_in_flight']} in flight"

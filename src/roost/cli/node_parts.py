@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import socket
 import time
@@ -15,6 +16,7 @@ from roost import __version__
 from roost.backends.base import StartSettings
 from roost.backends.registry import NAMES, chosen, here, make
 from roost.config.load import split_option
+from roost.config.setting import DAY_S
 from roost.core.choice import AUTO
 from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
@@ -29,6 +31,7 @@ from roost.node.pulls import Puller
 from roost.node.sessions import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.node.shelf import Shelf, ShelfSettings
+from roost.node.stays import StaySettings
 from roost.observe import logs
 from roost.store.sources import FileSource, parse_source
 from roost.store.states import free_bytes
@@ -174,7 +177,12 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
     most = None if follows else settings.max_in_flight
     sessions = _session_settings(settings, places)
     return AgentSettings(
-        backend=backend, max_in_flight=most, sessions=sessions, room=room, pace=pace
+        backend=backend,
+        max_in_flight=most,
+        sessions=sessions,
+        room=room,
+        stay=StaySettings(settings.runtime_keep_alive_s, kept_alive(settings.runtime_keep_alive)),
+        pace=pace,
     )
 
 
@@ -192,6 +200,24 @@ def own_options(settings: Settings) -> dict[str, RuntimeOptions]:
 
 def _options(settings: Settings) -> RuntimeOptions:
     return RuntimeOptions(settings.ctx, settings.slots, settings.batch, settings.threads)
+
+
+def kept_alive(texts: tuple[str, ...]) -> dict[str, float]:
+    """Read how long idle runtimes of single models are kept; raises `bad_request`."""
+    found: dict[str, float] = {}
+    for text in texts:
+        model, _, said = text.rpartition("=")
+        try:
+            found[model] = float(said)
+        except ValueError:
+            found[model] = math.nan
+        if not model or not -1 <= found[model] <= DAY_S:
+            message = (
+                f"--runtime-keep-alive {text}: write a model, = and seconds, at most {DAY_S:g}; "
+                "-1 is for ever."
+            )
+            raise fail("bad_request", message, param="runtime.keep_alive")
+    return found
 
 
 def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> ShelfSettings:

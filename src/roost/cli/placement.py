@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roost.cli.listing import Listing
+from roost.cli.standing import standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,8 +41,8 @@ def lines(model: Mapping[str, object]) -> Iterator[str]:
 
 def _state(node: Mapping[str, object]) -> str:
     state, why = node["state"], node["why"]
-    if state == "loading" and isinstance(node["progress"], float):
-        return f"loading {node['progress']:.0%}"
+    if state in ("ready", "loading"):
+        return standing(node)
     if state != "cold":
         return f"{state}: {why}" if state == "closed" else str(state)
     price_s, evicts = node["price_s"], node["evicts"]

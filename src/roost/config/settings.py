@@ -83,6 +83,8 @@ class Settings(NamedTuple):
     runtime_release_timeout_s: float
     runtime_evict: str
     runtime_min_resident_s: float
+    runtime_keep_alive_s: float
+    runtime_keep_alive: tuple[str, ...]
     runtime_turn_s: float
     runtime_room_wait_s: float
     runtime_stall_s: float

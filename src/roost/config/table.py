@@ -9,7 +9,7 @@ This room imports no heavy library, msgspec included: what `--help` needs has to
 
 from __future__ import annotations
 
-from roost.config.setting import Setting
+from roost.config.setting import DAY_S, Setting
 from roost.config.setting import choice as _choice
 from roost.config.setting import seconds as _seconds
 from roost.config.setting import size as _bytes
@@ -106,6 +106,12 @@ _ROWS: tuple[Setting, ...] = (
     _seconds("runtime.release_timeout_s", 30, "Until a cancelled slot must be free again."),
     _choice("runtime.evict", "idle never", "Which runtimes make room for another model."),
     _seconds("runtime.min_resident_s", 2, "Until a ready runtime may make room for another.", 0),
+    Setting(
+        *("runtime.keep_alive_s", -1.0, "s", "Until an idle runtime goes; -1 is never, 0 at once."),
+        least=-1,
+        most=DAY_S,
+    ),
+    Setting("runtime.keep_alive", (), "", "Times of single models, as model=600."),
     _seconds("runtime.turn_s", 10, "How long busy runtimes keep a model that needs room.", 0),
     _seconds("runtime.room_wait_s", 30, "How long a model waits for room before it is refused.", 0),
     _seconds("runtime.stall_s", 30, "Silence that is a hang, until its pace is known."),

@@ -8,6 +8,7 @@ import msgspec
 
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.request import Scope
+from roost.errors import Failure
 
 RuntimeState = Literal["absent", "loading", "ready", "failed", "stopping"]
 LinkState = Literal["alive", "suspect", "stale", "dead"]
@@ -31,6 +32,8 @@ class RuntimeView(msgspec.Struct, frozen=True):
     load has come (0..1), `resident_s` how long the runtime has been ready, `idle_s` how long it has
     had nothing to do, and `evict_in_s` when it may make room for another model; None while it is in
     use. `waiting` streams wait for it. `loading_s` is how long a load under way has taken so far.
+    A `pinned` one stays until it is unloaded by hand, another goes in `unload_in_s` if nobody uses
+    it; None while it is in use, or if it is to stay.
     """
 
     model: ModelId
@@ -47,6 +50,8 @@ class RuntimeView(msgspec.Struct, frozen=True):
     evict_in_s: float | None = None
     waiting: int = 0
     loading_s: float | None = None
+    pinned: bool = False
+    unload_in_s: float | None = None
 
 
 class LoadView(msgspec.Struct, frozen=True):
@@ -105,6 +110,28 @@ class PullView(msgspec.Struct, frozen=True):
         return self.stage in ("done", "failed")
 
 
+OrderKind = Literal["load", "unload", "pin", "unpin"]
+
+
+class OrderView(msgspec.Struct, frozen=True):
+    """What an operator asked a node to do with a model, and what came of it.
+
+    `job` is the name that the gateway gave it. It is over once it is `done`, or has failed with
+    `failure`.
+    """
+
+    job: str
+    model: ModelId
+    what: OrderKind
+    done: bool = False
+    failure: Failure | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.done or self.failure is not None
+
+
 class ModelOffer(msgspec.Struct, frozen=True):
     """A model this node could serve: `slots` and `ctx` tokens per slot once its runtime runs.
 
@@ -140,6 +167,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     limits, 0 for none. `sessions` is what it has put aside. `vacant` says that it keeps nothing
     idle, because every gateway has asked for that; None from a node that does not understand it.
     `pulls` are models that it fetches or has fetched for operators; None from one that does not.
+    `orders` are what operators asked it to load, unload or keep; None from one that takes none.
     """
 
     models: tuple[ModelOffer, ...]
@@ -155,3 +183,4 @@ class NodeStatus(msgspec.Struct, frozen=True):
     sessions: SessionsView = SessionsView()
     vacant: bool | None = None
     pulls: tuple[PullView, ...] | None = None
+    orders: tuple[OrderView, ...] | None = None

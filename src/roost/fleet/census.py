@@ -27,6 +27,7 @@ def node_view(node: Node, in_flight: int) -> NodeView:
         rss_bytes=status.rss_bytes if status is not None else None,
         sessions=status.sessions if status is not None else None,
         load_1m=status.load_1m if status is not None else None,
+        orders=status.orders if status is not None else None,
         pulls=status.pulls if status is not None else None,
     )
 

@@ -7,6 +7,7 @@ where nobody runs or loads their model. Whatever more the fleet wants, it gets f
 from __future__ import annotations
 
 from roost.core.ids import ModelId, NodeId
+from roost.core.snapshots import RuntimeView
 from roost.fleet import placement
 from roost.fleet.books import Books
 from roost.fleet.effects import Want
@@ -74,8 +75,12 @@ class Placer:
             loading=loading,
             waiting=demand.waiting,
             queue_s=demand.queue_s if demand.waiting else None,
-            nodes=tuple(_site_view(site) for site in sites),
+            nodes=tuple(self._site_view(site, model) for site in sites),
         )
+
+    def _site_view(self, site: Site, model: ModelId) -> SiteView:
+        node = self._books.registry.get(site.node)
+        return site_view(site, node.runtimes.get(model) if node is not None else None)
 
     def _site(self, one: Candidate, node: Node, model: ModelId) -> Site:
         view, load = node.runtimes.get(model), node.crowded.get(model)
@@ -155,8 +160,9 @@ def _is_full(field: Field) -> bool:
     return "busy" in ready and "" not in ready
 
 
-def _site_view(site: Site) -> SiteView:
-    """What people see of it."""
+def site_view(site: Site, runtime: RuntimeView | None) -> SiteView:
+    """What people see of it; `runtime` is what the node reports of the model there."""
+    there = runtime if site.state in ("ready", "loading") else None
     return SiteView(
         node=site.node,
         state=site.state,
@@ -167,4 +173,7 @@ def _site_view(site: Site) -> SiteView:
         evicts=tuple(one.model for one in site.evicts),
         evict_s=sum(map(placement.eviction_s, site.evicts), 0.0),
         why=site.why,
+        pinned=there is not None and there.pinned,
+        idle_s=there.idle_s if there is not None else None,
+        unload_in_s=there.unload_in_s if there is not None else None,
     )

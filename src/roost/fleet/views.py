@@ -8,7 +8,14 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import ServiceClass
-from roost.core.snapshots import LinkState, ModelOffer, PullView, RuntimeView, SessionsView
+from roost.core.snapshots import (
+    LinkState,
+    ModelOffer,
+    OrderView,
+    PullView,
+    RuntimeView,
+    SessionsView,
+)
 
 
 class NodeView(msgspec.Struct, frozen=True):
@@ -30,6 +37,7 @@ class NodeView(msgspec.Struct, frozen=True):
     load_1m: float | None = None
     sessions: SessionsView | None = None
     pulls: tuple[PullView, ...] | None = None
+    orders: tuple[OrderView, ...] | None = None
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -55,7 +63,7 @@ class SiteView(msgspec.Struct, frozen=True):
     `price_s` is what a runtime there costs, in seconds; `load_s` is the whole load in it, `wait_s`
     the wait for room, `evict_s` what the loss of the models in `evicts` will probably cost. `why`
     says what keeps the node from it: of a cold one why nobody can go now, of a closed one why it
-    takes no work.
+    takes no work. `pinned`, `idle_s` and `unload_in_s` are of the runtime that is there.
     """
 
     node: NodeId
@@ -67,6 +75,9 @@ class SiteView(msgspec.Struct, frozen=True):
     evicts: tuple[ModelId, ...]
     evict_s: float
     why: str
+    pinned: bool = False
+    idle_s: float | None = None
+    unload_in_s: float | None = None
 
 
 class PlacementView(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
 from roost.gateway.operations import Operations
+from roost.gateway.ordering import Ordering
 from roost.gateway.reattach import Reattach
 from roost.gateway.routes import Places, Routes
 from roost.gateway.tasks import Tasks
@@ -103,6 +104,7 @@ class Gateway:
         self._handovers = Handovers(
             self.mind, self._archive, self.infer, self._compactor, settings.handover
         )
+        self._ordering = Ordering(self.mind, settings.generation.aliases)
         self._gate = Gate(self._allowed(), authorise)
         self._admin = Admin(self.mind, settings.generation.aliases)
         self.front: Front | None = None
@@ -169,6 +171,7 @@ class Gateway:
             await self.front.close(grace_s)
         self._reattach.give_up()
         self._handovers.close()
+        self._ordering.close()
         self.mind.close()
         self.infer.close()
         self._compactor.close()
@@ -180,7 +183,7 @@ class Gateway:
     def _routes(self) -> Routes:
         routes = Routes(self._gate, self._settings.places)
         self._admin.add_to(routes)
-        Operations(self.mind, self._reattach).add_to(routes)
+        Operations(self.mind, self._reattach, self._ordering).add_to(routes)
         WorkerViews(self.mind, self._guests, self._tasks, self._caps).add_to(routes)
         self._guests.add_to(routes, self._admit)
         routes.add("POST", "/coordinator/infer", self.infer.infer)

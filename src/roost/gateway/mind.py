@@ -48,6 +48,7 @@ class Mind:
         self._gaps = metrics("roost_inter_token_seconds")
         self._writes = metrics("roost_write_seconds")
         self._effects: deque[Effect] = deque()
+        self.on_report: list[Callable[[NodeId], None]] = []
         self._awaited: dict[NodeId, asyncio.Event] = {}
         self._patient: dict[tuple[RequestId, int], tuple[asyncio.TimerHandle, Freed]] = {}
         self._performing = False
@@ -177,6 +178,12 @@ class Mind:
         self._feed(self.coordinator.on_node_status(link.node, message.seq, message.status, now))
         if link.node in self._awaited:
             self._awaited.pop(link.node).set()
+        self._reported(link.node)
+
+    def _reported(self, node: NodeId) -> None:
+        """Tell whoever waits for what a node says that it has said something, or has gone."""
+        for tell in self.on_report:
+            tell(node)
 
     def report_of(self, node: NodeId) -> asyncio.Event:
         """Give what is set with this node's next report: from then on it may be given work.
@@ -195,6 +202,7 @@ class Mind:
         if self.links.get(link.node) is link:
             del self.links[link.node]
             self._feed(self.coordinator.on_node_left(link.node, self.now_s))
+            self._reported(link.node)
 
     def refused(self, ticket: Ticket, message: Refused) -> None:
         """A node did not start an attempt."""

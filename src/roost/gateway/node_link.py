@@ -24,6 +24,7 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Order,
     Phase,
     Pull,
     Refused,
@@ -174,6 +175,10 @@ class NodeLink:
 
     def pull(self, message: Pull) -> None:
         """Have the node fetch a model."""
+        self._pump.post(message)
+
+    def order(self, message: Order) -> None:
+        """Have the node load, unload, pin or unpin a model."""
         self._pump.post(message)
 
     def vacate(self, *, vacant: bool) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from roost.core.ids import NodeId, RequestId
 from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.ordering import ORDERS, Ordering
 from roost.gateway.pulling import pull_onto
 from roost.gateway.reattach import STREAM
 
@@ -39,8 +40,9 @@ PULL = "pull"
 class Operations:
     """Endpoints that look into single requests, or change what nodes do."""
 
-    def __init__(self, mind: Mind, reattach: Reattach) -> None:
+    def __init__(self, mind: Mind, reattach: Reattach, ordering: Ordering) -> None:
         self._mind = mind
+        self._ordering = ordering
         self._reattach = reattach
 
     def add_to(self, routes: Routes) -> None:
@@ -82,11 +84,15 @@ class Operations:
         call.exchange.reply(202, JSON_BODY, msgspec.json.encode(self._find(call)))
 
     def node(self, call: Call) -> None:
-        """POST /roost/v1/nodes/{id}/drain, …/undrain and …/pull."""
+        """POST /roost/v1/nodes/{id}/drain, …/undrain, …/pull, and orders about models."""
         name, _, verb = call.rest.rpartition("/")
-        if verb == PULL and call.role == ADMIN and self._view(name) is not None:
-            pull_onto(self._mind, call, name)
-            return
+        if call.role == ADMIN and self._view(name) is not None:
+            if verb == PULL:
+                pull_onto(self._mind, call, name)
+                return
+            if verb in ORDERS:
+                self._ordering.order(call, name, verb)
+                return
         change_node(call, self._view, self._park)
 
     def _view(self, name: str) -> NodeView | None:

@@ -38,12 +38,13 @@ from roost.node.boarding import no_model
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Restore, StreamKey
 from roost.node.fence import Fences
+from roost.node.orders import Orders
 from roost.node.reporter import Reporter
 from roost.node.settings import AgentSettings
 from roost.node.stalls import Stalls
 from roost.node.views import load_views, runtime_view
 from roost.node.workshop import Workshop
-from roost.wire.messages import Cancel, Credit, Open, Status
+from roost.wire.messages import Cancel, Credit, Open, Order, Status
 
 
 class AgentStatistics(msgspec.Struct, frozen=True):
@@ -73,6 +74,7 @@ class Agent:
         self._outgoing = Outgoing()
         self._desk = Desk(self._outgoing, settings.outbox_events_max)
         self._workshop = Workshop(settings, self._desk, self._outgoing)
+        self._orders = Orders(self._workshop)
         self._workshop.offers = {offer.model: offer for offer in offers}
         self._stalls = Stalls(self._workshop)
         self._lived_at: float | None = None
@@ -136,6 +138,11 @@ class Agent:
         """Load this model although nobody has asked for it yet."""
         if model in self._workshop.offers and not self._draining:
             self._workshop.preload(model, now)
+        return self._finish_changed(now)
+
+    def on_order(self, order: Order, now: float) -> list[Effect]:
+        """An operator wants this done with a model."""
+        self._orders.take(order, now, draining=self._draining)
         return self._finish_changed(now)
 
     def on_load_progress(self, runtime: RuntimeId, progress: float, now: float) -> list[Effect]:
@@ -281,6 +288,8 @@ class Agent:
                 self._reporter.on_change()
         self._stalls.look(now)
         self._workshop.seat_patient(now)
+        for floor in self._workshop.stays.due(now):
+            self._workshop.let_go(floor.runtime, now)
         for effect in self._workshop.sessions.tidy(now):
             self._outgoing.add(effect)
         return self._finish(now)
@@ -291,6 +300,7 @@ class Agent:
             self._reporter.next_tick(),
             self._desk.next_deadline(),
             self._stalls.next_tick(),
+            self._orders.next_tick(),
             self._workshop.next_tick(),
         )
         return min((at for at in times if at is not None), default=None)
@@ -318,6 +328,7 @@ class Agent:
             sessions=self._workshop.sessions.view(),
             vacant=self._is_vacant,
             pulls=self._pulls,
+            orders=self._orders.views(),
         )
 
     def statistics(self) -> AgentStatistics:
@@ -398,6 +409,11 @@ class Agent:
     def _finish(self, now: float) -> list[Effect]:
         self._notice_own_sleep(now)
         self._workshop.fill(now)
+        self._orders.look(now)
+        self._workshop.turned_away.clear()
+        if self._orders.changed:
+            self._orders.changed = False
+            self._reporter.on_news()
         if self._is_vacant:
             self._workshop.forget(None)
         if self._workshop.loads != self._loads_told:

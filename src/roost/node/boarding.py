@@ -120,7 +120,7 @@ class Boarding:
         if room.why == "" and (step := _clear(turn, model, room)) is not None:
             return step
         if now >= turn.since_s + self._settings.wait_s:
-            return self._out(model, TurnAway(model, no_room(self._settings)))
+            return self._out(model, TurnAway(model, no_room(self._settings, self.ledger.pins())))
         if room.why == "busy" and now >= turn.since_s + self._settings.turn_s:
             room = self.ledger.room(need_bytes, (), now)
             if not room.why:
@@ -129,6 +129,16 @@ class Boarding:
         due = [at for at in (*times, room.at_s) if at is not None and at > now]
         self._due_s = min(due, default=None)
         return None
+
+    def has(self, model: ModelId) -> bool:
+        """Whether this model waits for room."""
+        return model in self._line
+
+    def forgo(self, model: ModelId) -> None:
+        """Nobody but streams may wait for this model any more."""
+        turn = self._line.get(model)
+        if turn is not None:
+            turn.asked = False
 
     def head(self) -> ModelId | None:
         """Who is first."""
@@ -154,10 +164,12 @@ def known_bytes(offer: ModelOffer) -> int:
     return offer.size_bytes + (offer.kv_bytes or 0)
 
 
-def no_room(settings: RoomSettings) -> Failure:
-    """Every runtime that could make room is in use."""
+def no_room(settings: RoomSettings, pins: int = 0) -> Failure:
+    """Every runtime that could make room is in use, or pinned."""
     limits = " and ".join(_limits(settings))
     message = f"no other model on this node could make room in {settings.wait_s:g} s: see {limits}"
+    if pins:
+        message += f", or unpin one of the {pins} that are pinned"
     return Failure("node_busy", message, retry_after_s=1)
 
 

@@ -58,6 +58,7 @@ class _Resident:
     ready_s: float | None = None
     may_go_s: float = 0.0
     leaving: bool = False
+    pinned: bool = False
 
 
 class Ledger:
@@ -83,6 +84,12 @@ class Ledger:
         if one is not None:
             one.used_s = now
 
+    def pin(self, runtime: RuntimeId, *, pinned: bool) -> None:
+        """Let this runtime make room for nobody, or let it do so again."""
+        one = self._residents.get(runtime)
+        if one is not None:
+            one.pinned = pinned
+
     def leaving(self, runtime: RuntimeId) -> None:
         """The runtime gets no new work and will go; until it has, it takes its room."""
         one = self._residents.get(runtime)
@@ -105,7 +112,8 @@ class Ledger:
             return Room("leaving")
         if not self._settings.evict:
             return Room("busy")
-        free = [r for r in staying if r.ready_s is not None and r.runtime not in pinned]
+        idle = [r for r in staying if r.ready_s is not None and r.runtime not in pinned]
+        free = [one for one in idle if not one.pinned]
         free.sort(key=lambda one: one.used_s)
         for at_s in sorted({max(now, one.may_go_s) for one in free}):
             old = [one for one in free if one.may_go_s <= at_s]
@@ -131,9 +139,23 @@ class Ledger:
     def evict_in_s(self, runtime: RuntimeId, now: float) -> float | None:
         """How long it is safe from going although it has nothing to do; None if it is not ready."""
         one = self._residents.get(runtime)
-        if one is None or one.ready_s is None or one.leaving:
+        if one is None or one.ready_s is None or one.leaving or one.pinned:
             return None
         return max(0.0, one.may_go_s - now)
+
+    def rests_until_s(self, runtime: RuntimeId, keep_s: float) -> float | None:
+        """Until when a runtime stays that is kept for so long without use; None if it is to stay.
+
+        One that is not ready, or is on its way out, is not asked about.
+        """
+        one = self._residents.get(runtime)
+        if one is None or one.ready_s is None or one.leaving or one.pinned:
+            return None
+        return max(one.may_go_s, one.used_s + keep_s)
+
+    def pins(self) -> int:
+        """How many runtimes make room for nobody."""
+        return sum(one.pinned for one in self._residents.values())
 
     def _fits(self, residents: Iterable[_Resident], need_bytes: int) -> bool:
         limits, count, total = self._settings, 1, need_bytes

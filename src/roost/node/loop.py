@@ -36,6 +36,7 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Order,
     Pull,
     Vacate,
     Want,
@@ -178,6 +179,8 @@ class NodeLoop:
                 await self._hands.tell(partial(self._agent.on_preload, message.model))
             case Pull() if self._puller is not None:
                 self._puller.ask(message)
+            case Order():
+                await self._hands.tell(partial(self._agent.on_order, message))
             case Vacate():
                 await self._hands.tell(partial(self._agent.on_vacate, link, message.vacant))
             case _:

@@ -63,8 +63,9 @@ Want: TypeAlias = Ready | Wait | Unavailable
 
 
 class TellAll(msgspec.Struct, frozen=True):
-    """These waited for room and will not get it."""
+    """These waited for room for this model and will not get it."""
 
+    model: ModelId
     waiting: tuple[StreamKey, ...]
     failure: Failure
 
@@ -152,12 +153,12 @@ class Residency:
         offer = offers.get(model)
         if offer is None:
             self._boarding.drop(model)
-            return TellAll(self._turn_away(model), no_model(model))
+            return TellAll(model, self._turn_away(model), no_model(model))
         step = self._boarding.step(offer, pinned, now)
         if isinstance(step, Start):
             return Load(model, self._start(self._lanes[model], offer, now))
         if isinstance(step, TurnAway):
-            return TellAll(self._turn_away(model), step.failure)
+            return TellAll(model, self._turn_away(model), step.failure)
         return Look(model) if isinstance(step, Inspect) else step
 
     def give_up(self) -> None:
@@ -268,6 +269,18 @@ class Residency:
         """The model's runtime, whatever its state."""
         lane = self._lanes.get(model)
         return lane.runtime if lane else None
+
+    def is_awaited(self, model: ModelId) -> bool:
+        """Whether the model waits for room."""
+        return self._boarding.has(model)
+
+    def forgo(self, model: ModelId) -> bool:
+        """Nobody but streams may have this model loaded any more; whether none waits for it."""
+        self._boarding.forgo(model)
+        if self.waiting(model):
+            return False
+        self._boarding.quit(model)
+        return True
 
     def waiting(self, model: ModelId) -> tuple[StreamKey, ...]:
         """Who waits for this model."""

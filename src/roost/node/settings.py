@@ -9,6 +9,7 @@ from roost.node.pace import PaceSettings
 from roost.node.reporter import ReportSettings
 from roost.node.residency import BackoffSettings
 from roost.node.sessions import SessionSettings
+from roost.node.stays import StaySettings
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
@@ -21,6 +22,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     `fences_max` keys whose highest epoch is remembered.
     `sessions` limits what is put aside of conversations that are in no slot.
     `room` limits how many runtimes, and how large, there are at a time.
+    `stay` is how long they are kept that nobody uses.
     `pace` says when a runtime that owes events and produces none counts as hung.
     `awake_s` without any report or tick means that the node itself was asleep.
     `progress_min_s` between two reports of a load's progress.
@@ -34,6 +36,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     awake_s: float = 0.5
     progress_min_s: float = 0.25
     room: RoomSettings = RoomSettings()
+    stay: StaySettings = StaySettings()
     sessions: SessionSettings = SessionSettings()
     pace: PaceSettings = PaceSettings()
     report: ReportSettings = ReportSettings()

@@ -29,6 +29,8 @@ def runtime_view(residence: Residence, workshop: Workshop, backend: str, now: fl
         evict_in_s=ledger.evict_in_s(name, now) if free and name is not None else None,
         waiting=residence.waiting,
         loading_s=None if residence.began_s is None else max(0.0, now - residence.began_s),
+        pinned=workshop.stays.is_pinned(residence.model) and name is not None,
+        unload_in_s=workshop.stays.left_s(floor, now) if floor is not None else None,
     )
 
 

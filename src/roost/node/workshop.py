@@ -24,6 +24,7 @@ from roost.node.residency import Ready, Residence, Residency, TellAll, Unavailab
 from roost.node.seating import Seating
 from roost.node.sessions import Sessions
 from roost.node.settings import AgentSettings
+from roost.node.stays import Stays
 from roost.node.stream import Stream
 from roost.wire.messages import Phase
 
@@ -37,10 +38,12 @@ class Workshop:
         self._settings = settings
         self._desk = desk
         self._outgoing = outgoing
-        self._residency = Residency(settings.backoff, settings.room)
-        self.ledger = self._residency.ledger
+        self.residency = Residency(settings.backoff, settings.room)
+        self.ledger = self.residency.ledger
         self.floors = Floors(outgoing)
         self.progress = Progress(settings.progress_min_s, settings.pace.load_stall_s)
+        self.stays = Stays(settings.stay, self.ledger, self.floors)
+        self.turned_away: dict[ModelId, Failure] = {}
         self._outdated: set[RuntimeId] = set()
         self.offers: dict[ModelId, ModelOffer] = {}
         self.loads = 0
@@ -50,39 +53,43 @@ class Workshop:
 
     def residences(self) -> tuple[Residence, ...]:
         """Every model's lane."""
-        return self._residency.residences()
+        return self.residency.residences()
 
     def is_usable(self, model: ModelId) -> bool:
         """Whether the model could fit, and its last load, if there was one, did not fail."""
         offer = self.offers.get(model)
         fits = offer is None or self.ledger.fits_alone(known_bytes(offer))
-        return fits and self._residency.is_usable(model)
+        return fits and self.residency.is_usable(model)
 
     def next_tick(self) -> float | None:
         """When time alone may change something: a runtime counts as hung, or has to make room."""
-        times = (self.floors.next_tick(), self._residency.next_s(), self.sessions.next_tick())
+        idle_s, kept_s = self.stays.next_s(), self.sessions.next_tick()
+        times = (self.floors.next_tick(), self.residency.next_s(), idle_s, kept_s)
         return min((at for at in times if at is not None), default=None)
 
     # Loading.
 
-    def preload(self, model: ModelId, now: float) -> None:
-        """Load a model that nobody has asked for yet, as soon as there is room."""
-        self._residency.want(model, None, now)
+    def preload(self, model: ModelId, now: float) -> Failure | None:
+        """Load a model that nobody has asked for yet, as soon as there is room; or say why not."""
+        want = self.residency.want(model, None, now)
         self.fill(now)
+        return want.failure if isinstance(want, Unavailable) else None
 
     def fill(self, now: float) -> None:
         """Let those who wait for room have it, in their order; harmless at any time."""
-        while self._residency.is_crowded:
-            match self._residency.step(self.offers, self.floors.pinned(), now):
+        while self.residency.is_crowded:
+            match self.residency.step(self.offers, self.floors.pinned(), now):
                 case Load() as load:
                     self.loads += 1
                     self.progress.begin(load.runtime, now)
+                    self.stays.entered(load.model, load.runtime)
                     self._outgoing.add(load)
                 case Look() as look:
                     self._outgoing.add(look)
                 case Clear(runtimes):
                     self._clear(runtimes)
-                case TellAll(waiting, failure):
+                case TellAll(model, waiting, failure):
+                    self.turned_away[model] = failure
                     for key in waiting:
                         self.end(self._known(key), failure, now)
                 case None:
@@ -93,7 +100,7 @@ class Workshop:
         if stream.model not in self.offers:
             self.end(stream, no_model(stream.model), now)
             return
-        want = self._residency.want(stream.model, stream.key, now)
+        want = self.residency.want(stream.model, stream.key, now)
         if isinstance(want, Unavailable):
             self.end(stream, want.failure, now)
             return
@@ -106,21 +113,21 @@ class Workshop:
 
     def on_load_progress(self, runtime: RuntimeId, progress: float, now: float) -> None:
         """A load has come this far, 0 to 1."""
-        if self._residency.is_loading(runtime) and self.progress.take(runtime, progress, now):
+        if self.residency.is_loading(runtime) and self.progress.take(runtime, progress, now):
             for stream in self._waiting_for(runtime):
                 self._say_loading(stream)
 
     def on_loaded(self, runtime: RuntimeId, now: float) -> None:
         """A runtime is ready: whoever waited for it goes on."""
-        model = self._residency.model_of(runtime)
-        if model is None or not self._residency.is_loading(runtime):
+        model = self.residency.model_of(runtime)
+        if model is None or not self.residency.is_loading(runtime):
             return
         self.progress.over(runtime)
         offer = self.offers.get(model)
         seating = self.seating(runtime, offer.slots if offer else 1, self.sessions)
         floor = Floor(runtime, model, seating, self._settings.pace, now)
         self.floors.add(floor)
-        for key in self._residency.on_loaded(runtime, now):
+        for key in self.residency.on_loaded(runtime, now):
             stream = self._known(key)
             self._outgoing.say(key.link, Phase(key.stream, "preparing"))
             self._prepare(stream, runtime, now)
@@ -129,21 +136,21 @@ class Workshop:
 
     def on_looked(self, model: ModelId, failure: Failure | None, now: float) -> None:
         """A model that waits for others to go was looked at: if it is spoilt, nobody goes."""
-        for key in self._residency.on_looked(model, failure, now):
-            self.end(self._known(key), self._residency.why_not(model, now), now)
+        for key in self.residency.on_looked(model, failure, now):
+            self.end(self._known(key), self.residency.why_not(model, now), now)
         self.fill(now)
 
     def on_load_failed(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
         """A runtime could not be started: all who wait for it are told."""
-        model = self._residency.model_of(runtime)
+        model = self.residency.model_of(runtime)
         self.progress.over(runtime)
-        for key in self._residency.on_load_failed(runtime, failure, now):
+        for key in self.residency.on_load_failed(runtime, failure, now):
             assert model is not None
-            self.end(self._known(key), self._residency.why_not(model, now), now)
+            self.end(self._known(key), self.residency.why_not(model, now), now)
 
     def on_gone(self, runtime: RuntimeId, now: float) -> None:
         """A runtime has ended, by itself or because it was told to."""
-        if self._residency.is_loading(runtime):
+        if self.residency.is_loading(runtime):
             self.sessions.on_gone(runtime)
             self.on_load_failed(runtime, refusals.NOT_LOADED, now)
             return
@@ -151,7 +158,7 @@ class Workshop:
         self.floors.on_gone(runtime)
         self._outdated.discard(runtime)
         floor = self.floors.get(runtime)
-        self._residency.on_gone(runtime, now)
+        self.residency.on_gone(runtime, now)
         self.sessions.on_gone(runtime)
         if floor is None:
             return
@@ -257,7 +264,7 @@ class Workshop:
         """Leave whatever the stream is doing; what it holds is free at once or when it has left."""
         was_busy = stream.phase in ("preparing", "running")
         if stream.phase == "loading":
-            self._residency.leave(stream.model, stream.key)
+            self.residency.leave(stream.model, stream.key)
         floor = self.floors.get(stream.runtime)
         if floor is not None:
             floor.on_stop(stream, now)
@@ -284,16 +291,17 @@ class Workshop:
         have ended.
         """
         before, self.offers = self.offers, {offer.model: offer for offer in offers}
+        self.stays.keep_only(self.offers)
         changed = {model for model, old in before.items() if self.offers.get(model) != old}
         for floor in self.floors:
             if floor.model in changed:
                 self._retire(floor, now)
-        for residence in self._residency.residences():
+        for residence in self.residency.residences():
             if residence.model in changed and residence.state == "loading" and residence.runtime:
                 self._outdated.add(residence.runtime)
-        for residence in self._residency.residences():
+        for residence in self.residency.residences():
             if residence.model not in self.offers and not residence.waiting:
-                self._residency.drop(residence.model)
+                self.residency.drop(residence.model)
 
     def seat_patient(self, now: float) -> None:
         """Seat those who have waited for another one's prompt for long enough."""
@@ -312,18 +320,35 @@ class Workshop:
 
     def call_off(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
         """A load hangs: who waits is told, and the next one begins when nothing is left of it."""
-        model = self._residency.model_of(runtime)
-        for key in self._residency.on_hung(runtime, failure, now):
+        model = self.residency.model_of(runtime)
+        for key in self.residency.on_hung(runtime, failure, now):
             assert model is not None
-            self.end(self._known(key), self._residency.why_not(model, now), now)
+            self.end(self._known(key), self.residency.why_not(model, now), now)
+        self.floors.unload(runtime)
+
+    def let_go(self, runtime: RuntimeId, now: float) -> None:
+        """Give this runtime no more work; it stops once nothing runs on it."""
+        self._retire(self.floors[runtime], now)
+
+    def throw_out(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
+        """Stop this runtime at once, ready or loading, and tell everybody on it, or waiting."""
+        floor = self.floors.get(runtime)
+        streams = self._waiting_for(runtime) if floor is None else list(floor.streams.values())
+        for stream in streams:
+            self.end(stream, failure, now)
+        if floor is None:
+            self.progress.over(runtime)
+            self.residency.retire(runtime)
+        else:
+            self._retire(floor, now)
         self.floors.unload(runtime)
 
     def unload_all(self) -> None:
         """Stop every runtime, ready or loading."""
-        self._residency.give_up()
-        for residence in self._residency.residences():
+        self.residency.give_up()
+        for residence in self.residency.residences():
             if residence.runtime is not None:
-                self._residency.retire(residence.runtime)
+                self.residency.retire(residence.runtime)
                 self.floors.unload(residence.runtime)
 
     def forget(self, tenant: TenantId | None) -> None:
@@ -335,18 +360,18 @@ class Workshop:
     def _clear(self, runtimes: Iterable[RuntimeId]) -> None:
         """Let these make room for another: what runs on them runs to its end, and nothing more."""
         for runtime in runtimes:
-            self._residency.retire(runtime)
+            self.residency.retire(runtime)
             self.floors.retire(self.floors[runtime])
 
     def _say_loading(self, stream: Stream) -> None:
-        runtime = self._residency.runtime_of(stream.model)
+        runtime = self.residency.runtime_of(stream.model)
         progress = self.progress.of(runtime) if runtime else None
         phase = Phase(stream.key.stream, "loading", progress)
         self._outgoing.say(stream.key.link, phase)
 
     def _waiting_for(self, runtime: RuntimeId) -> Iterable[Stream]:
-        model = self._residency.model_of(runtime)
-        waiting = self._residency.waiting(model) if model is not None else ()
+        model = self.residency.model_of(runtime)
+        waiting = self.residency.waiting(model) if model is not None else ()
         return [self._known(key) for key in waiting]
 
     def _known(self, key: StreamKey) -> Stream:
@@ -380,7 +405,7 @@ class Workshop:
 
     def _retire(self, floor: Floor, now: float) -> None:
         """Give this runtime no more work; stop it when those who run on it have ended."""
-        self._residency.retire(floor.runtime)
+        self.residency.retire(floor.runtime)
         floor.is_retiring = True
         for stream in list(floor.streams.values()):
             if stream.phase in ("preparing", "seating") and not stream.has_begun:

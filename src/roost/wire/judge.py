@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
-from roost.wire.messages import VERSION, Hello, Open, Status
+from roost.wire.messages import VERSION, Hello, Open, Order, Status
 
 _NAME_MAX = 128
 _ID_EXTRA = frozenset("._-:")
@@ -33,6 +33,12 @@ def about_open(message: Open) -> str | None:
     if message.deadline_s is not None and not math.isfinite(message.deadline_s):
         return "opened a stream with a deadline that is no number"
     return None
+
+
+def about_order(message: Order) -> str | None:
+    """A complaint about the numbers of an Order, or None."""
+    usable = math.isfinite(message.wait_s) and message.wait_s >= 0
+    return None if usable else "gave an order with a wait that is no time"
 
 
 def broken(peer: str, complaint: str) -> Failure:
@@ -72,7 +78,7 @@ def _figures(status: NodeStatus) -> Iterator[float | None]:
     """Everything of a report that a gateway calculates with."""
     for runtime in status.runtimes:
         yield from (runtime.load_s, runtime.progress, runtime.resident_s, runtime.idle_s)
-        yield runtime.evict_in_s
+        yield from (runtime.evict_in_s, runtime.unload_in_s)
     for load in status.loads or ():
         yield load.in_s
 

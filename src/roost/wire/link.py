@@ -43,6 +43,7 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Order,
     Phase,
     Refused,
     Released,
@@ -118,6 +119,8 @@ class NodeEnd:
             case Open():
                 reused = message.stream <= self._last_stream
                 return "used a stream number twice" if reused else judge.about_open(message)
+            case Order():
+                return judge.about_order(message)
             case Credit():
                 if message.messages < 1:
                     return "granted less than one message of credit"

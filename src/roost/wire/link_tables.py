@@ -16,6 +16,7 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Order,
     Phase,
     Ping,
     Pong,
@@ -40,6 +41,7 @@ NODE_HEARS: _Table = {
     ("up", Want): "up",
     ("up", Vacate): "up",
     ("up", Pull): "up",
+    ("up", Order): "up",
     ("up", Ping): "up",
     ("up", Pong): "up",
     ("up", Goodbye): "closed",
@@ -74,6 +76,7 @@ GATEWAY_SAYS: _Table = {
     ("up", Want): "up",
     ("up", Vacate): "up",
     ("up", Pull): "up",
+    ("up", Order): "up",
     ("up", Goodbye): "closed",
 }
 """Hello of the node, Welcome, pings and pongs are said by the machines themselves."""

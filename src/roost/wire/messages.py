@@ -8,6 +8,7 @@ A node dials in. The order on a fresh link:
     both      Ping, answered by Pong   (each side on its own)
     gateway   Want                     (whenever a model should be loaded before it is asked for)
     gateway   Pull                     (whenever an operator wants a model fetched)
+    gateway   Order                    (whenever an operator wants one loaded, unloaded or kept)
     gateway   Vacate                   (once nobody comes back to what the node holds, or again)
 
 and for each request:
@@ -35,7 +36,7 @@ from roost.core.events import StreamEvent
 from roost.core.fence import Fence
 from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
 from roost.core.request import GenerateRequest
-from roost.core.snapshots import NodeStatus
+from roost.core.snapshots import NodeStatus, OrderKind
 from roost.errors import Failure
 
 VERSION = 1
@@ -177,6 +178,20 @@ class Pull(msgspec.Struct, frozen=True, tag="pull"):
     accepted: bool = False
 
 
+class Order(msgspec.Struct, frozen=True, tag="order"):
+    """An operator wants this done with a model; the node's reports say under `job` what came of it.
+
+    A model in use is unloaded if it falls idle within `wait_s`, and with `force` at once, with
+    whatever runs on it. Only nodes whose reports have `orders` understand it.
+    """
+
+    job: str
+    model: ModelId
+    what: OrderKind
+    force: bool = False
+    wait_s: float = 0.0
+
+
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
     """Are you there? Answered by a Pong with the same number."""
 
@@ -191,5 +206,5 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 
 FromNode: TypeAlias = Hello | Status | Phase | Events | Refused | Released | Goodbye | Ping | Pong
 FromGateway: TypeAlias = (
-    Welcome | Goodbye | Open | Credit | Cancel | Want | Vacate | Pull | Ping | Pong
+    Welcome | Goodbye | Open | Credit | Cancel | Want | Vacate | Pull | Order | Ping | Pong
 )

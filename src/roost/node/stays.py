@@ -1,0 +1,88 @@
+"""MACHINE: how long runtimes stay although nobody uses them: pins, and the time to keep them.
+
+A pin is of a model and holds until it is taken off, or the node ends: its runtime makes room for
+nobody and is not unloaded by time. Other models go once nobody has used them for as long as they
+are kept, and never before they have stayed as long as the ledger says: who loads for a minute what
+is unloaded after a second does nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+import msgspec
+
+from roost.core.ids import ModelId, RuntimeId
+from roost.node.floor import Floor
+from roost.node.floors import Floors
+from roost.node.ledger import Ledger
+
+FOR_EVER = -1.0
+LINGER_S = 0.5
+"""Least time that a runtime is kept: who is next in a gateway's line comes a moment later."""
+
+
+class StaySettings(msgspec.Struct, frozen=True):
+    """For how long a runtime is kept that nobody uses; less than 0 is for ever.
+
+    `models` have times of their own, all others `keep_alive_s`.
+    """
+
+    keep_alive_s: float = FOR_EVER
+    models: Mapping[str, float] = {}
+
+
+class Stays:
+    """Which models stay, and who is to go for want of use."""
+
+    def __init__(self, settings: StaySettings, ledger: Ledger, floors: Floors) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._floors = floors
+        self._pins: set[ModelId] = set()
+
+    def is_pinned(self, model: ModelId) -> bool:
+        """Whether the model's runtime, if there is one, stays."""
+        return model in self._pins
+
+    def pin(self, model: ModelId, runtime: RuntimeId | None) -> None:
+        """Let this model stay; `runtime` is what it has now."""
+        self._pins.add(model)
+        if runtime is not None:
+            self._ledger.pin(runtime, pinned=True)
+
+    def unpin(self, model: ModelId, runtime: RuntimeId | None) -> None:
+        """Let this model go like others."""
+        self._pins.discard(model)
+        if runtime is not None:
+            self._ledger.pin(runtime, pinned=False)
+
+    def entered(self, model: ModelId, runtime: RuntimeId) -> None:
+        """A load begins."""
+        if model in self._pins:
+            self._ledger.pin(runtime, pinned=True)
+
+    def keep_only(self, models: Container[ModelId]) -> None:
+        """Take the pins off models that are not installed any more."""
+        self._pins = {model for model in self._pins if model in models}
+
+    def left_s(self, floor: Floor, now: float) -> float | None:
+        """How long until the runtime goes if nobody comes; None while it is not to go."""
+        until_s = self._until_s(floor)
+        return None if until_s is None else max(0.0, until_s - now)
+
+    def due(self, now: float) -> list[Floor]:
+        """Runtimes that nobody has used for too long."""
+        times = ((self._until_s(floor), floor) for floor in self._floors)
+        return [floor for until_s, floor in times if until_s is not None and until_s <= now]
+
+    def next_s(self) -> float | None:
+        """When the next one will be due if nobody comes."""
+        times = (self._until_s(floor) for floor in self._floors)
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def _until_s(self, floor: Floor) -> float | None:
+        keep_s = self._settings.models.get(floor.model, self._settings.keep_alive_s)
+        if keep_s < 0 or floor.streams or floor.is_retiring:
+            return None
+        return self._ledger.rests_until_s(floor.runtime, max(keep_s, LINGER_S))
