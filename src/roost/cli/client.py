@@ -107,11 +107,12 @@ def opened(where: Located, timeout_s: float) -> tuple[HTTPConnection, str]:
     if parts.scheme == "http" and host:
         return HTTPConnection(host, port, timeout=timeout_s), root
     if parts.scheme == "https" and host:
-        return HTTPSConnection(host, port, timeout=timeout_s, context=_tls(where)), root
+        return HTTPSConnection(host, port, timeout=timeout_s, context=trusted(where)), root
     raise fail("bad_request", "--url needs http://HOST:PORT or https://HOST:PORT.")
 
 
-def _tls(where: Located) -> ssl.SSLContext:
+def trusted(where: Located) -> ssl.SSLContext:
+    """Return what tells whether a server behind https is the one that is meant."""
     if where.pin:
         return pinned_context(where.pin)
     context = ssl.create_default_context()

@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "undrain": "give a node work again: undrain NODE",
     "why": "explain a request by its id, or --cancel it",
     "conversations": "list, show or remove what is kept of named conversations",
+    "bench": "measure a server: bench load --url URL --model M --rate R",
     "keys": "add, list or revoke API keys",
     "token": "make a token with which nodes join",
     "certificate": "show the certificate of this machine's gateway, or make another",

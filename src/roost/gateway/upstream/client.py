@@ -220,14 +220,19 @@ class UpstreamConnection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """The connections to one server, the most recently used first."""
+    """The connections to one server, the most recently used first.
 
-    def __init__(self, target: Target, limits: ClientLimits) -> None:
+    `tls` says whom to trust behind https, the system's authorities if it is left out.
+    """
+
+    def __init__(
+        self, target: Target, limits: ClientLimits, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.target = target
         self.limits = limits
         self._kept: list[UpstreamConnection] = []
         self._all: set[UpstreamConnection] = set()
-        self._tls = ssl.create_default_context() if target.tls else None
+        self._tls = (tls or ssl.create_default_context()) if target.tls else None
 
     def take(self) -> UpstreamConnection | None:
         """Return a kept connection, or None if a new one has to be opened."""

@@ -1,0 +1,124 @@
+"""`roost bench load`: what is typed, and what is printed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from roost.bench.load.plan import Closed, Open, Trace
+from roost.cli import bench, bench_load
+from roost.cli.main import run
+from roost.gateway.loop import run as run_loop
+from tests.bench.load.stub import Part, serving
+
+
+@contextmanager
+def stub(*parts: Part) -> Iterator[str]:
+    """Serve a stub on a thread of its own; yields its address."""
+    ready, over = threading.Event(), threading.Event()
+    found: list[str] = []
+
+    async def main() -> None:
+        import asyncio
+
+        async with serving(*parts) as (_, target):
+            found.append(target.url)
+            ready.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=lambda: run_loop(main()))
+    thread.start()
+    try:
+        assert ready.wait(20)
+        yield found[0]
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_load_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The names that scripts rely on are on top, and the file has the raw samples as well."""
+    out = tmp_path / "out.json"
+    with stub(Part()) as url:
+        words = ["bench", "load", "--url", url, "--model", "m", "--rate", "50", "--duration", "0.2"]
+        code = run([*words, "--arrivals", "constant", "--json", "--out", str(out)])
+    told = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert (told["ok"], told["shed"], told["failed"]) == (10, 0, 0)
+    assert all(told[name]["p99"] >= told[name]["p50"] for name in ("ttft_ms", "gap_ms", "e2e_ms"))
+    assert len(json.loads(out.read_text())["samples"]) == 10
+
+
+def test_people_read_losses_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the first lines; a broken bound is status 1, and so is no answer at all."""
+    with stub(Part(), Part(status=429), Part(ending="cut"), Part()) as url:
+        words = ["bench", "load", "--url", url, "--model", "m", "--users", "1", "--requests", "4"]
+        code = run([*words, "--fail-on", "error_rate=0.1,p99_ttft_ms=60000"])
+    told = capsys.readouterr()
+    assert code == 1
+    assert told.out.startswith("2 ok, 1 shed, 1 failed of 4 in ")
+    assert "  1 cut\n  1 status_429\n" in told.out
+    assert told.err == "roost bench: error_rate has to be at most 0.1 and is 0.25\n"
+    with stub(Part(status=503)) as url:
+        assert run([*words[:3], url, *words[4:]]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["--rate", "1"], "--model has to name"),
+        (["--model", "m"], "one of --rate, --users and --trace"),
+        (["--model", "m", "--rate", "1", "--users", "1"], "one of --rate, --users and --trace"),
+        (["--model", "m", "--rate", "0"], "--rate has to be above 0"),
+        (["--model", "m", "--rate", "nan"], "--rate has to be above 0"),
+        (["--model", "m", "--users", "0"], "--users has to be at least 1"),
+        (["--model", "m", "--rate", "1", "--duration", "-1"], "--duration has to be above 0"),
+        (["--model", "m", "--rate", "1", "--slo", "ttft=1"], "no 'ttft'"),
+        (["--model", "m", "--rate", "1", "--slo", "ttft_ms=x"], "needs a number"),
+        (["--model", "m", "--rate", "1", "--fail-on", "p95=1"], "no figure is called 'p95'"),
+        (["--model", "m", "--trace", "/nowhere"], "--trace: No such file"),
+        (["--model", "m", "--rate", "1", "--prompt-file", "/nowhere"], "cannot be read"),
+        (["--model", "m", "--rate", "1", "--url", "ftp://x"], "http"),
+    ],
+)
+def test_a_load_that_is_none_is_refused(
+    words: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, in one line, before anything is sent."""
+    assert run(["bench", "load", "--url", "http://127.0.0.1:9", *words]) == 2
+    told = capsys.readouterr()
+    assert wrong in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_flags_are_a_plan(tmp_path: Path) -> None:
+    """An open loop, a closed one and a trace; a trace ends where the duration does."""
+    trace = tmp_path / "trace.jsonl"
+    line = '{"timestamp": %d, "input_length": 100, "output_length": 10}'
+    trace.write_text("\n".join(line % (1000 * number) for number in range(9)))
+    parse = bench_load.parser().parse_args
+    opened = bench_load.plan_of(parse(["--model", "m", "--rate", "3", "--arrivals", "bursts"]))
+    assert opened.load == Open(3.0, 30.0, "bursts", 8, 2000)
+    closed = bench_load.plan_of(parse(["--model", "m", "--users", "3", "--requests", "5"]))
+    assert closed.load == Closed(3, 5, 30.0)
+    words = ["--model", "m", "--trace", str(trace), "--duration", "2", "--time-scale", "0.5"]
+    traced = bench_load.plan_of(parse([*words, "--length-scale", "0.1"])).load
+    assert isinstance(traced, Trace)
+    assert [one.due_s for one in traced.requests] == [0.0, 0.5, 1.0, 1.5]
+    assert {one.prompt_tokens for one in traced.requests} == {10}
+
+
+@pytest.mark.parametrize("words", [[], ["nothing"]])
+def test_kinds_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """With none, or one that is not there, status 2; the help names all."""
+    with pytest.raises(SystemExit) as ended:
+        bench.main(words)
+    assert ended.value.code == 2
+    with pytest.raises(SystemExit):
+        bench.main(["--help"])
+    assert all(kind in capsys.readouterr().out for kind in bench.KINDS)
