@@ -8,9 +8,11 @@ from pathlib import Path
 import psutil
 
 from roost.backends.base import Runtime, StartSettings
+from roost.backends.host import Hosted, HostedRuntime
 from roost.backends.llama_runtime import LlamaRuntime
 from roost.backends.llama_server import LlamaServer
 from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
+from roost.backends.toy import LIBRARY
 from roost.core.ids import ModelId
 from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
@@ -49,8 +51,8 @@ def scripted(folder: Path, script: Script | None = None) -> Subject:
 
 
 async def kill_server(runtime: Runtime) -> None:
-    """Kill the program of a llama.cpp runtime, not its shim, with -9."""
-    assert isinstance(runtime, LlamaRuntime)
+    """Kill the program of a runtime, not its shim, with -9."""
+    assert isinstance(runtime, (LlamaRuntime, HostedRuntime))
     for program in psutil.Process(runtime.pid).children():
         program.kill()
 
@@ -88,6 +90,17 @@ def fake_server(folder: Path, **model: object) -> Subject:
     return Subject(
         LlamaServer(str(FAKE)),
         key_of("llama_server", ctx=1024),
+        fake_manifest(folder, **model),
+        settings_in(folder),
+        kill_server,
+    )
+
+
+def toy(folder: Path, **model: object) -> Subject:
+    """Give the adapter of hosted libraries, with one that needs no installation."""
+    return Subject(
+        Hosted(LIBRARY),
+        key_of("toy", ctx=1024),
         fake_manifest(folder, **model),
         settings_in(folder),
         kill_server,

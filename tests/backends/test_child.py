@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -80,6 +81,31 @@ async def test_too_long_stdin_is_refused(log: Path) -> None:
     """Input that might make the parent wait is a mistake of the caller's."""
     with pytest.raises(ValueError, match="too long"):
         await start(python("", log, stdin=b"x" * (STDIN_MAX_BYTES + 1)))
+
+
+async def test_memory_is_limited_for_the_program_alone(log: Path) -> None:
+    """More than it may write to is refused to the program; who reads files has no limit."""
+    code = "b = bytearray(96 << 20)"
+    allowed = (64 << 20, "MemoryError"), (0, "")
+    for memory_max_bytes, last in allowed:
+        limited = msgspec.structs.replace(python(code, log), memory_max_bytes=memory_max_bytes)
+        child = await start(limited)
+        await child.died.wait()
+        assert child.status == (1 if last else 0)
+        assert not last or child.tail(1) == (last,)
+
+
+async def test_a_descriptor_is_inherited(log: Path) -> None:
+    """The program has it under its own number, and it ends with the program."""
+    reader, writer = os.pipe()
+    code = "import os, sys; os.write(int(sys.argv[1]), b'here')"
+    argv = (sys.executable, "-S", "-c", code, str(writer))
+    child = await start(Program(argv, str(log), inherited=writer))
+    os.close(writer)
+    await child.died.wait()
+    assert os.read(reader, 9) == b"here"
+    assert os.read(reader, 9) == b""
+    os.close(reader)
 
 
 async def test_missing_program_says_so(log: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import Distribution, version
@@ -15,6 +16,7 @@ from roost.backends.llama_server import LlamaServer
 from roost.core.ids import ModelId
 from roost.errors import RoostError
 from tests.backends.subjects import fake_manifest, key_of, settings_in
+from tests.source import shipped
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,7 @@ from tests.backends.subjects import fake_manifest, key_of, settings_in
         ("auto", "scripted", "scripted"),
         ("llama_server", "anything", "llama_server"),
         ("scripted", "gguf", "scripted"),
+        ("auto", "toy", "toy"),
     ],
 )
 def test_a_name_means_a_backend(name: str, model_format: str, found: str) -> None:
@@ -38,12 +41,28 @@ def test_each_backend_can_be_made(name: str) -> None:
     assert registry.make(name).name == name
 
 
+@pytest.mark.parametrize("name", registry.HOSTED)
+def test_a_hosted_library_is_named_in_one_place(name: str) -> None:
+    """Adding one is a file of its own and one line here: nobody else knows its name."""
+    # A simulated fleet calls its backends what it likes.
+    own = re.compile(rf"src/roost/backends/{name}(_\w+)?\.py")
+    naming = re.compile(rf"\b{name}\b[\"'.]|backends\.{name}\b")
+    places = [
+        (source.path, line)
+        for source in shipped()
+        if source.room != "sim" and not own.fullmatch(source.path)
+        for line in source.text.splitlines()
+        if naming.search(line)
+    ]
+    assert [path for path, _ in places] == ["src/roost/backends/registry.py"], places
+
+
 def test_unknown_names_and_formats_say_what_there_is() -> None:
     """A wrong name lists the right ones; a format nobody serves is named."""
-    with pytest.raises(RoostError, match="there are auto, llama_server, scripted") as caught:
+    with pytest.raises(RoostError, match="there are auto, llama_server, scripted, toy") as caught:
         registry.make("vllm")
     assert caught.value.failure.reason == "load_failed"
-    with pytest.raises(RoostError, match="there are auto, llama_server, scripted"):
+    with pytest.raises(RoostError, match="there are auto, llama_server, scripted, toy"):
         registry.chosen("vllm", Subject(ModelId("m"), "gguf"), registry.here())
     choice = registry.chosen("auto", Subject(ModelId("m"), "onnx"), registry.here())
     assert (choice.backend, choice.chain) == ("", ())

@@ -188,6 +188,7 @@ class StartSettings(msgspec.Struct, frozen=True):
 
     `workdir` is a private directory (0700) for sockets; `log_path` receives the child's output.
     `state_folder` is one that the runtime makes for its states and removes, "" for none at all.
+    `memory_max_bytes` is what its process may write to, 0 for all there is.
     """
 
     workdir: str
@@ -197,6 +198,7 @@ class StartSettings(msgspec.Struct, frozen=True):
     render_timeout_s: float = 2.0
     render_output_max_bytes: int = 16 * 1024 * 1024
     state_folder: str = ""
+    memory_max_bytes: int = 0
 
 
 class Backend(Protocol):

@@ -35,7 +35,9 @@ class Program(msgspec.Struct, frozen=True):
     `stdin` is given to it whole, at most `STDIN_MAX_BYTES`: a pipe takes that without waiting, and
     unlike arguments it is nobody else's to read. `env` None hands on the environment of this
     process, because drivers of accelerators are found through variables nobody here can list.
-    `log_max_bytes` bounds the log file; the one before it is kept.
+    `log_max_bytes` bounds the log file; the one before it is kept. `inherited` is a descriptor that
+    the program has under the same number. `memory_max_bytes` of private memory is the most that
+    it gets, 0 for all there is; files that it only reads do not count.
     """
 
     argv: tuple[str, ...]
@@ -43,6 +45,8 @@ class Program(msgspec.Struct, frozen=True):
     stdin: bytes = b""
     env: dict[str, str] | None = None
     log_max_bytes: int = LOG_MAX_BYTES
+    inherited: int | None = None
+    memory_max_bytes: int = 0
 
 
 class Child:
@@ -164,13 +168,15 @@ async def start(program: Program) -> Child:
 def _popen(program: Program, lifetime_fd: int) -> subprocess.Popen[bytes]:
     Path(program.log_path).parent.mkdir(parents=True, exist_ok=True)
     shim = (sys.executable, "-S", "-E", "-I", SHIM, str(lifetime_fd), program.log_path)
+    limits = (str(program.log_max_bytes), str(program.memory_max_bytes))
+    inherited = () if program.inherited is None else (program.inherited,)
     popen = subprocess.Popen(
-        [*shim, str(program.log_max_bytes), *program.argv],
+        [*shim, *limits, *program.argv],
         stdin=subprocess.PIPE if program.stdin else subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=program.env,
-        pass_fds=(lifetime_fd,),
+        pass_fds=(lifetime_fd, *inherited),
         start_new_session=True,
     )
     if popen.stdin:

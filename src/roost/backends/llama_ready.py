@@ -18,7 +18,7 @@ from roost.backends.llama_link import Link
 from roost.backends.llama_places import remove_folder
 from roost.backends.llama_runtime import Belongings, Facts, LlamaRuntime
 from roost.backends.llama_states import LlamaStates, ProbePlan, probed
-from roost.backends.render import Renderer, setup_for
+from roost.backends.render import renderer_for
 from roost.core.model import Manifest, RuntimeKey
 from roost.errors import fail
 
@@ -69,7 +69,7 @@ class Starting:
         self._settings = settings
         self._launch = launch
         self._folder = folder
-        self._renderer = _renderer(manifest, settings)
+        self._renderer = renderer_for(manifest, settings)
         self._child: Child | None = None
 
     async def run(self, program: Program, on_progress: Callable[[float], None]) -> LlamaRuntime:
@@ -140,19 +140,6 @@ class Starting:
         if not (self._manifest.add_bos and self._manifest.bos):
             return ()
         return (await link.tokenize([self._manifest.bos], special=True))[:1]
-
-
-def _renderer(manifest: Manifest, settings: StartSettings) -> Renderer | None:
-    if manifest.chat_template is None:
-        return None
-    setup = setup_for(
-        manifest.chat_template,
-        (manifest.bos, manifest.eos),
-        manifest.control_tokens,
-        timeout_s=settings.render_timeout_s,
-        output_max_bytes=settings.render_output_max_bytes,
-    )
-    return Renderer(setup, settings.render_timeout_s, settings.render_output_max_bytes)
 
 
 def _loaded(child: Child, manifest: Manifest) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -19,16 +18,13 @@ from roost.backends.llama_link import Link
 from roost.backends.llama_places import remove_folder
 from roost.backends.llama_states import LlamaStates
 from roost.backends.llama_stream import Stream
+from roost.backends.prompts import PromptLimits, Prompts
+from roost.backends.rates import learned
 from roost.backends.render import Renderer
 from roost.core.events import StreamEvent
 from roost.core.model import RuntimeKey
-from roost.core.reading import Reading
-from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
+from roost.core.request import GenerateRequest
 from roost.errors import RoostError, fail
-from roost.text.endings import Rendered
-
-RATE_TOKENS_MIN = 16
-"""A rate measured over fewer tokens says nothing."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -68,6 +64,8 @@ class LlamaRuntime:
         self._link = link
         self._facts = facts
         self._renderer = own.renderer
+        limits = PromptLimits(facts.bos, facts.max_token_bytes, facts.ctx)
+        self._prompts = Prompts(own.renderer, link.tokenize, limits)
         self._folder = own.folder
         self._states = own.states
         self._live = 0
@@ -99,7 +97,7 @@ class LlamaRuntime:
         self._check_alive()
         checks.check_request(request)
         try:
-            tokens, reading = await self._tokens(request)
+            tokens, reading = await self._prompts.tokens(request)
         except Lost:
             raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
         tokens += request.said
@@ -139,29 +137,6 @@ class LlamaRuntime:
         finally:
             await self._link.child.terminate(grace_s)
 
-    async def _tokens(self, request: GenerateRequest) -> tuple[tuple[int, ...], Reading | None]:
-        prompt, facts = request.prompt, self._facts
-        if isinstance(prompt, TokensPrompt):
-            return prompt.tokens, None
-        if isinstance(prompt, TextPrompt):
-            checks.check_size(request, [prompt.text], facts.max_token_bytes, facts.ctx)
-            return facts.bos + await self._link.tokenize([prompt.text], special=False), None
-        rendered = await self._rendered(prompt)
-        checks.check_size(request, rendered.pieces, facts.max_token_bytes, facts.ctx)
-        tokens = await self._link.tokenize(rendered.pieces, special=True)
-        # Many templates print the BOS themselves, and a second one makes models stutter.
-        if tokens[: len(facts.bos)] != facts.bos:
-            tokens = facts.bos + tokens
-        return tokens, rendered.reading
-
-    async def _rendered(self, prompt: ChatPrompt) -> Rendered:
-        if self._renderer is None:
-            message = "The model has no chat template: it can complete text, but it cannot chat."
-            raise fail("unsupported", message, param="messages")
-        # A date without a time, so that the same conversation has the same prefix all day.
-        today = dt.datetime.now().astimezone().date().isoformat()
-        return await self._renderer.render(prompt, today)
-
     def _clean_up(self) -> None:
         """Leave nothing of a server that has ended, whether anybody stops it or not."""
         remove_folder(self._folder)
@@ -174,17 +149,10 @@ class LlamaRuntime:
         """Remember how fast the last answer was, where it was long enough to tell."""
         if timings is None:
             return
-        prefill = _rate(timings.prompt_n, timings.prompt_ms)
-        decode = _rate(timings.predicted_n, timings.predicted_ms)
-        self._rates = Telemetry(
-            prefill_tokens_per_s=prefill or self._rates.prefill_tokens_per_s,
-            decode_tokens_per_s=decode or self._rates.decode_tokens_per_s,
-        )
+        prefill = timings.prompt_n, timings.prompt_ms / 1000
+        decode = timings.predicted_n, timings.predicted_ms / 1000
+        self._rates = learned(self._rates, prefill, decode)
 
     def _check_alive(self) -> None:
         if self._link.ended:
             raise fail("runtime_died", "The runtime has ended.")
-
-
-def _rate(tokens: int, took_ms: float) -> float | None:
-    return tokens * 1000 / took_ms if tokens >= RATE_TOKENS_MIN and took_ms > 0 else None

@@ -98,12 +98,14 @@ class LlamaServer:
                 command = install_command("llama")
                 raise fail("load_failed", f"llama.cpp is not installed. Type: {command}")
             wheel = (sys.executable, "-P", "-m", CHILD)
-            return launch, Program(wheel, settings.log_path, msgspec.json.encode(launch))
+            stdin, memory = msgspec.json.encode(launch), settings.memory_max_bytes
+            return launch, Program(wheel, settings.log_path, stdin, memory_max_bytes=memory)
         help_text = await _help_of(self._server_path)
         if llama_argv.HELP_SIGN not in help_text:
             launch = msgspec.structs.replace(launch, socket="", port=free_port())
         argv = (self._server_path, *llama_argv.arguments(launch, help_text))
-        return launch, Program(argv, settings.log_path)
+        memory = settings.memory_max_bytes
+        return launch, Program(argv, settings.log_path, memory_max_bytes=memory)
 
 
 def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str) -> Launch:

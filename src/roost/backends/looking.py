@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from roost.backends.hosted_library import Library
 from roost.backends.install import install_command
 from roost.core.choice import Accelerator, Found
 
@@ -31,6 +32,18 @@ _SIGNS: tuple[tuple[str, Accelerator], ...] = (
 def llama_found(server_path: str) -> Found:
     """Look for the binary that the settings name, or else for the wheel."""
     return _program(server_path) if server_path else _wheel("xllamacpp", "llama", "llama.cpp")
+
+
+def library_found(library: Library) -> Found:
+    """Look for everything that a hosted library needs."""
+    if not all(find_spec(module) for module in library.imports):
+        command = install_command(library.extra)
+        return Found(usable=False, why=f"{library.title} is not installed", command=command)
+    try:
+        version = distribution(library.imports[0]).version if library.imports else None
+    except PackageNotFoundError:
+        version = None
+    return Found(usable=True, version=version)
 
 
 def _program(path: str) -> Found:

@@ -5,6 +5,7 @@ A list and not a discovery: what can be chosen can be tested. Each is imported w
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from roost import __version__
 from roost.backends.base import Backend
 from roost.backends.choosing import Around, Subject, choose
-from roost.backends.looking import llama_found
+from roost.backends.looking import library_found, llama_found
 from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
 from roost.errors import fail
 
@@ -35,13 +36,34 @@ def _own(_llama_server_path: str) -> Found:
 
 
 class _Entry(NamedTuple):
-    """One backend; `make` and `look` are given the path of a llama-server binary, "" for none."""
+    """One backend; `make` and `look` are given the path of a llama-server binary, "" for none.
+
+    `hosts` says that it is a library in a child.
+    """
 
     make: Callable[[str], Backend]
     look: Callable[[str], Found]
     formats: tuple[str, ...]
     priorities: dict[Accelerator, int]
     platforms: tuple[str, ...] = ()
+    hosts: bool = False
+
+
+def _hosted(
+    module: str, formats: tuple[str, ...], priorities: dict[Accelerator, int]
+) -> dict[str, _Entry]:
+    """Host the `LIBRARY` of this module, under the module's own name."""
+
+    def make_hosted(_llama_server_path: str) -> Backend:
+        from roost.backends.host import Hosted
+
+        return Hosted(importlib.import_module(module).LIBRARY)
+
+    def look_for(_llama_server_path: str) -> Found:
+        return library_found(importlib.import_module(module).LIBRARY)
+
+    name = module.rpartition(".")[2]
+    return {name: _Entry(make_hosted, look_for, formats, priorities, hosts=True)}
 
 
 _LLAMA: dict[Accelerator, int] = {
@@ -54,7 +76,9 @@ _LLAMA: dict[Accelerator, int] = {
 _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
+    **_hosted("roost.backends.toy", ("toy",), {"cpu": 1}),
 }
+HOSTED = tuple(name for name, entry in _ENTRIES.items() if entry.hosts)
 NAMES = tuple(sorted(_ENTRIES))
 
 

@@ -15,8 +15,10 @@ import sys
 
 import msgspec
 
+from roost.backends.base import StartSettings
 from roost.backends.frames import LENGTH, Ask, Reply, Setup, pack
 from roost.backends.reaping import kill, reap
+from roost.core.model import Manifest
 from roost.core.request import ChatPrompt
 from roost.errors import Failure, RoostError, fail
 from roost.text.endings import Rendered
@@ -189,3 +191,17 @@ def setup_for(
         memory_max_bytes=MEMORY_MAX_BYTES,
         cpu_s=math.ceil(timeout_s) + 1,
     )
+
+
+def renderer_for(manifest: Manifest, settings: StartSettings) -> Renderer | None:
+    """Make the renderer of a model's template; None for a model that has none."""
+    if manifest.chat_template is None:
+        return None
+    setup = setup_for(
+        manifest.chat_template,
+        (manifest.bos, manifest.eos),
+        manifest.control_tokens,
+        timeout_s=settings.render_timeout_s,
+        output_max_bytes=settings.render_output_max_bytes,
+    )
+    return Renderer(setup, settings.render_timeout_s, settings.render_output_max_bytes)

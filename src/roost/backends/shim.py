@@ -1,6 +1,6 @@
 """SHELL: runs one program, bounds its log, and ends it when the process that wanted it is gone.
 
-    python -S -E -I shim.py LIFETIME_FD LOG_PATH LOG_MAX_BYTES PROGRAM ARGUMENT…
+    python -S -E -I shim.py LIFETIME_FD LOG_PATH LOG_MAX_BYTES MEMORY_MAX_BYTES PROGRAM ARGUMENT…
 
 The other end of the pipe LIFETIME_FD is held by the parent alone, so the kernel closes it however
 the parent ends, kill -9 included; then the whole process group is killed. Foreign programs cannot
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
@@ -56,7 +57,19 @@ def parent_death_call() -> Callable[[], object] | None:
     return lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _spawn(argv: list[str], output: int) -> int:
+def limit_memory(max_bytes: int) -> None:
+    """Let this process and what it becomes write to so much memory and no more; 0 is no limit.
+
+    Private memory, and not addresses: weights that are mapped from a file and only read are shared
+    with the page cache, and libraries reserve far more addresses than they ever touch.
+    """
+    if max_bytes:
+        # macOS has the constant and refuses some values; a limit is better than no runtime.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
+
+
+def _spawn(argv: list[str], output: int, memory_max_bytes: int) -> int:
     die_with_parent = parent_death_call()
     pid = os.fork()
     if pid:
@@ -68,6 +81,7 @@ def _spawn(argv: list[str], output: int) -> int:
         os.dup2(output, 2)
         if die_with_parent:
             die_with_parent()
+        limit_memory(memory_max_bytes)
         os.execvp(argv[0], argv)  # noqa: S606 - the command is our own list, no shell reads it
     except OSError as error:
         os.write(2, f"the program cannot be started: {error.strerror}\n".encode())
@@ -106,12 +120,12 @@ def _on_signals(numbers: bytes, pid: int) -> int | None:
     return code if code >= 0 else 128 - code
 
 
-def watch(lifetime: int, argv: list[str], log: Log) -> int:
+def watch(lifetime: int, argv: list[str], log: Log, memory_max_bytes: int = 0) -> int:
     """Run the program to its end and return its exit status, 128 + N when signal N ended it."""
     os.set_inheritable(lifetime, False)  # noqa: FBT003 - it takes no keyword
     signals = _watch_signals()
     output, output_writer = os.pipe()
-    pid = _spawn(argv, output_writer)
+    pid = _spawn(argv, output_writer, memory_max_bytes)
     os.close(output_writer)
     waiting = [lifetime, signals, output]
     while True:
@@ -131,4 +145,5 @@ def watch(lifetime: int, argv: list[str], log: Log) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(watch(int(sys.argv[1]), sys.argv[4:], Log(sys.argv[2], int(sys.argv[3]))))
+    written = Log(sys.argv[2], int(sys.argv[3]))
+    sys.exit(watch(int(sys.argv[1]), sys.argv[5:], written, int(sys.argv[4])))

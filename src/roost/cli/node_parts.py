@@ -232,6 +232,7 @@ def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> Shel
             log_path="",
             start_timeout_s=settings.runtime_start_timeout_s,
             release_timeout_s=settings.runtime_release_timeout_s,
+            memory_max_bytes=settings.runtime_memory_max_bytes,
             render_timeout_s=settings.render_timeout_s,
             render_output_max_bytes=settings.render_output_max_bytes,
         ),

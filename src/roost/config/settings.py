@@ -82,6 +82,7 @@ class Settings(NamedTuple):
     runtime_stop_grace_s: float
     runtime_release_timeout_s: float
     runtime_evict: str
+    runtime_memory_max_bytes: int
     runtime_min_resident_s: float
     runtime_keep_alive_s: float
     runtime_keep_alive: tuple[str, ...]

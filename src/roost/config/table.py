@@ -105,6 +105,9 @@ _ROWS: tuple[Setting, ...] = (
     _seconds("runtime.stop_grace_s", 10, "Between asking a runtime to stop and killing it."),
     _seconds("runtime.release_timeout_s", 30, "Until a cancelled slot must be free again."),
     _choice("runtime.evict", "idle never", "Which runtimes make room for another model."),
+    _bytes(
+        "runtime.memory_max_bytes", 0, "What a runtime may write to beside files; 0: all.", least=0
+    ),
     _seconds("runtime.min_resident_s", 2, "Until a ready runtime may make room for another.", 0),
     Setting(
         *("runtime.keep_alive_s", -1.0, "s", "Until an idle runtime goes; -1 is never, 0 at once."),

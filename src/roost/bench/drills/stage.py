@@ -121,8 +121,9 @@ class Running:
         log.touch()
         reader, self._lifetime_fd = os.pipe()
         shim = (sys.executable, "-S", "-E", "-I", SHIM, str(reader), str(log), str(LOG_MAX_BYTES))
+        unlimited = "0"
         self.process = subprocess.Popen(
-            [*shim, *words],
+            [*shim, unlimited, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,0 +1,44 @@
+"""VALUE: what a library's adapter does inside a hosted child.
+
+It is called by one thread, except for `tokenize`, which another one may call meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Literal, Protocol, TypeAlias
+
+from roost.backends.host_frames import Load, Loaded, Run, Step
+
+Ended = Literal["stop", "length"]
+Running: TypeAlias = Generator[Step, None, Ended]
+
+
+class CannotLoad(Exception):  # noqa: N818 - it is what its message says
+    """A model cannot be loaded; the message is for the person who wanted it, and holds no path."""
+
+
+class Engine(Protocol):
+    """A model in memory, with as many slots as were asked for."""
+
+    @property
+    def loaded(self) -> Loaded:
+        """What it really has."""
+        ...
+
+    def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
+        """Tokenise a piece and add nothing; `special`: texts of special tokens become those."""
+        ...
+
+    def run(self, job: Run) -> Running:
+        """Give the steps of a run: `Began`, then a `Filled` per batch, then a `Said` per token.
+
+        Between two of them lies a bounded piece of work, because other runs have their turn there
+        and a run can only be left there: closing the generator is what cancels it. The end says
+        whether the model has ended the answer (`stop`) or its limit.
+        """
+        ...
+
+
+Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine]
+"""Loads a model and tells how much of it, 0..1, is there; raises `CannotLoad`."""

@@ -1,0 +1,223 @@
+"""VALUE: what a node and a hosted library say to each other, and how it is written.
+
+One vocabulary with two spellings. A hosted child (`host_child`) is told and tells frames: four
+bytes of length, then msgpack. A runner that somebody else has written (`command`) is told and tells
+the same values as lines of JSON. Whatever is longer than `FRAME_MAX_BYTES` is a defect of whoever
+wrote it, and the end of the conversation.
+
+    child                          node
+    Hello                     →
+                              ←    Load
+    Loading*                  →
+    Loaded | Broken           →
+                              ←    Tokenize
+    Tokenized | Refused       →
+                              ←    Run
+    Began Filled* Said*       →
+                              ←    Flow* Cancel?
+    Over                      →
+
+Every `Run` is answered by exactly one `Over`, after which its slot is free; every `Tokenize` by
+`Tokenized` or `Refused`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from roost.core.events import TokenChoice
+from roost.core.request import Sampling
+
+VERSION = 1
+LENGTH = struct.Struct(">I")
+FRAME_MAX_BYTES = 32 * 1024 * 1024
+
+Reason = Literal["stop", "length", "cancelled", "failed"]
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """The first word of a child: the version of this vocabulary that it speaks."""
+
+    version: int
+
+
+class Load(msgspec.Struct, frozen=True, tag="load"):
+    """Load a model: where it lies, and every option of the runtime.
+
+    `ctx` is tokens per slot, 0 for as many as the model was trained for; `batch` the most prompt
+    tokens between two frames; `threads` 0 is the library's own choice, as are `device` and `dtype`
+    "".
+    """
+
+    path: str
+    ctx: int
+    slots: int
+    batch: int
+    threads: int
+    device: str = ""
+    dtype: str = ""
+
+
+class Tokenize(msgspec.Struct, frozen=True, tag="tokenize"):
+    """Tokenise these pieces one by one and join the results; no token is added.
+
+    `special` says whether texts of special tokens become those tokens. More than `tokens_max` are
+    only counted.
+    """
+
+    ask: int
+    pieces: tuple[str, ...]
+    special: bool
+    tokens_max: int
+
+
+class Run(msgspec.Struct, frozen=True, tag="run"):
+    """Compute this prompt and go on from there, at most `limit` tokens.
+
+    What the slot holds already may be used where `reuse` says so. Sampling is what a client asked
+    for, checked for range; None leaves a number to the library.
+    """
+
+    run: int
+    slot: int
+    reuse: bool
+    tokens: tuple[int, ...]
+    limit: int
+    sampling: Sampling = Sampling()
+    top_logprobs: int | None = None
+    ignore_eos: bool = False
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Stop this run after the step that is being computed; unknown numbers are no mistake."""
+
+    run: int
+
+
+class Flow(msgspec.Struct, frozen=True, tag="flow"):
+    """Compute no more of this run while its reader is behind, or go on."""
+
+    run: int
+    paused: bool
+
+
+class Loading(msgspec.Struct, frozen=True, tag="loading"):
+    """This part of the model, 0..1, has been loaded."""
+
+    part: float
+
+
+class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+    """The model is there. What it really has: tokens per slot, ids below `vocab_size`.
+
+    `bos` is what a prompt begins with, "" or tokens; `max_token_bytes` the longest token's length,
+    0 where nobody knows. `build` names library and version.
+    """
+
+    ctx: int
+    vocab_size: int
+    bos: tuple[int, ...] = ()
+    max_token_bytes: int = 0
+    build: str = ""
+
+
+class Broken(msgspec.Struct, frozen=True, tag="broken"):
+    """The model cannot be loaded; `message` is for the person who wanted it."""
+
+    message: str
+
+
+class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
+    """So many tokens, and which, unless they are more than was asked for."""
+
+    ask: int
+    count: int
+    tokens: tuple[int, ...] = ()
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """What was asked cannot be answered."""
+
+    ask: int
+    message: str
+
+
+class Began(msgspec.Struct, frozen=True, tag="began"):
+    """The run has its slot; so many tokens of the prompt were there already."""
+
+    run: int
+    cached: int = 0
+
+
+class Filled(msgspec.Struct, frozen=True, tag="filled"):
+    """So many tokens of the prompt are computed."""
+
+    run: int
+    done: int
+
+
+class Said(msgspec.Struct, frozen=True, tag="said", omit_defaults=True, gc=False):
+    """One more token: its bytes, which may be half a character, or none."""
+
+    run: int
+    token: int
+    raw: bytes = b""
+    choice: TokenChoice | None = None
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What a run has cost: tokens computed, and the seconds the library took for them."""
+
+    prefill_tokens: int = 0
+    prefill_s: float = 0.0
+    decode_tokens: int = 0
+    decode_s: float = 0.0
+
+
+class Over(msgspec.Struct, frozen=True, tag="over"):
+    """The run has ended and its slot is free; `message` says why it failed."""
+
+    run: int
+    reason: Reason
+    message: str = ""
+    work: Work = Work()
+
+
+Order: TypeAlias = Load | Tokenize | Run | Cancel | Flow
+Step: TypeAlias = Began | Filled | Said
+Word: TypeAlias = Hello | Loading | Loaded | Broken | Tokenized | Refused | Step | Over
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def pack(value: Order | Word) -> bytes:
+    """Write a frame."""
+    data = _encoder.encode(value)
+    return LENGTH.pack(len(data)) + data
+
+
+class Splitter:
+    """Cuts bytes that arrive in any pieces into frames; at most one frame of them is kept."""
+
+    def __init__(self, max_bytes: int = FRAME_MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._rest = b""
+
+    def push(self, data: bytes) -> list[bytes]:
+        """Give the frames that are complete now; raises `ValueError` for one that is too long."""
+        data = self._rest + data if self._rest else data
+        frames, at = [], 0
+        while len(data) - at >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(data, at)
+            if size > self._max_bytes:
+                raise ValueError("a frame is too long")
+            end = at + LENGTH.size + size
+            if end > len(data):
+                break
+            frames.append(data[at + LENGTH.size : end])
+            at = end
+        self._rest = data[at:]
+        return frames

@@ -1,0 +1,69 @@
+"""SHELL: from a request to its tokens, for engines that tokenise and do not render templates."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from roost.backends import checks
+from roost.backends.render import Renderer
+from roost.core.reading import Reading
+from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
+from roost.errors import fail
+from roost.text.endings import Rendered
+
+
+class Tokenizer(Protocol):
+    """Asks an engine for tokens."""
+
+    async def __call__(self, pieces: Sequence[str], *, special: bool) -> tuple[int, ...]:
+        """Tokenise pieces one by one; `special`: texts of special tokens become those tokens."""
+        ...
+
+
+class PromptLimits(NamedTuple):
+    """What every prompt begins with, and how long it may be.
+
+    `max_token_bytes` is the longest token's length, 0 where nobody knows.
+    """
+
+    bos: tuple[int, ...]
+    max_token_bytes: int
+    ctx: int
+
+
+class Prompts:
+    """Makes prompts for one runtime; `renderer` is None for a model that cannot chat."""
+
+    def __init__(
+        self, renderer: Renderer | None, tokenize: Tokenizer, limits: PromptLimits
+    ) -> None:
+        self._renderer = renderer
+        self._tokenize = tokenize
+        self._limits = limits
+
+    async def tokens(self, request: GenerateRequest) -> tuple[tuple[int, ...], Reading | None]:
+        """Give the tokens, the first one once, and how the answer is to be read.
+
+        Raises what a runtime's `prepare` may raise.
+        """
+        prompt, (bos, longest, ctx) = request.prompt, self._limits
+        if isinstance(prompt, TokensPrompt):
+            return prompt.tokens, None
+        if isinstance(prompt, TextPrompt):
+            checks.check_size(request, [prompt.text], longest, ctx)
+            return bos + await self._tokenize([prompt.text], special=False), None
+        rendered = await self._rendered(prompt)
+        checks.check_size(request, rendered.pieces, longest, ctx)
+        tokens = await self._tokenize(rendered.pieces, special=True)
+        # Many templates print the BOS themselves, and a second one makes models stutter.
+        return tokens if tokens[: len(bos)] == bos else bos + tokens, rendered.reading
+
+    async def _rendered(self, prompt: ChatPrompt) -> Rendered:
+        if self._renderer is None:
+            message = "The model has no chat template: it can complete text, but it cannot chat."
+            raise fail("unsupported", message, param="messages")
+        # A date without a time, so that the same conversation has the same prefix all day.
+        today = dt.datetime.now().astimezone().date().isoformat()
+        return await self._renderer.render(prompt, today)

@@ -1,0 +1,23 @@
+"""A hosted library keeps every promise of the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roost.testing.conformance import examine, failed, table
+from tests.backends.subjects import toy
+
+UNCLAIMED = {
+    *("states come back", "saving changes nothing", "states do not disturb", "states are shared"),
+    *("bad states are refused", "a lost folder is made again"),
+}
+
+
+@pytest.mark.slow
+async def test_promises_are_kept(tmp_path: Path) -> None:
+    """Every case is kept that is not about states, which no hosted library has."""
+    results = await examine(toy(tmp_path, prefill_ms=0.05, decode_ms=0.5, load_ms=20))
+    assert failed(results) == [], table(results)
+    assert {result.case.name for result in results if result.status != "kept"} == UNCLAIMED
