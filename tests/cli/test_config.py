@@ -101,3 +101,18 @@ def test_options_of_single_models_stand_on_the_common_ones() -> None:
         "a": RuntimeOptions(7, 3, 256, 2),
         "b": RuntimeOptions(100, 3, 256, 0),
     }
+
+
+def test_a_check_reads_what_texts_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keys, join tokens and other names of models that nobody could use are found, unseen."""
+    file = tmp_path / "roost.toml"
+    secret = "sk-secret-that-is-long"
+    file.write_text(
+        f"aliases = ['a=b', 'a=c']\nnode_tokens = ['x']\n"
+        f"[[keys]]\nname = 'me'\nkey = '{secret}'\nrole = 'king'\n"
+    )
+    assert main.run(["config", "check", str(file), "--home", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    for words in ("--aliases a=c", "node_tokens: number 1", "a role is user or admin"):
+        assert words in told
+    assert secret not in told

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from roost.cli.reloading import Reloads, Taker
-from roost.cli.takers import CERTIFICATE, FLEET, LIMITS, SERVERS
+from roost.cli.takers import CERTIFICATE, CREDENTIALS, FLEET, LIMITS, SERVERS
 from roost.config import TABLE, Machine, Settings, load
 from roost.errors import fail
 
@@ -102,5 +102,5 @@ def test_one_that_comes_too_early_counts_later() -> None:
 
 def test_the_table_says_what_is_followed() -> None:
     """What documentation calls reloadable is what some part follows, and nothing else."""
-    followed = {*LIMITS, *FLEET, *CERTIFICATE, *SERVERS, "log_level", "log_format"}
+    followed = {*LIMITS, *FLEET, *CERTIFICATE, *CREDENTIALS, *SERVERS, "log_level", "log_format"}
     assert {row.name for row in TABLE if row.reloadable} == followed

@@ -309,3 +309,16 @@ def test_every_setting_is_a_flag_a_variable_and_a_line_of_the_file(row: Setting)
     found = {getattr(one.loaded.settings, row.attribute) for one in examined}
     assert len(found) == 1
     assert row.default not in found
+
+
+def test_keys_may_be_tables_in_the_file() -> None:
+    """A table and a text stand side by side, each as one text; a wrong list shows no secret."""
+    file = "[[keys]]\nname = 'me'\nkey = 'sk-1'\nweight = 2\n"
+    (text,) = load({}, {}, file, MACHINE).settings.keys
+    assert text == '{"name": "me", "key": "sk-1", "weight": 2}'
+    mixed = "keys = ['a:sk-2', {name = 'b', sha256 = 'ab'}]\n"
+    assert load({}, {}, mixed, MACHINE).settings.keys == ("a:sk-2", '{"name": "b", "sha256": "ab"}')
+    for wrong in ("keys = 'sk-3'", "keys = [1]", "[keys]\nname = 'sk-3'"):
+        message = refusal(toml=wrong)
+        assert "keys" in message
+        assert "sk-3" not in message

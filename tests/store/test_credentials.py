@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,3 +48,17 @@ def test_a_token_that_was_cut_is_damaged(rest: str) -> None:
     """Half a fingerprint must not count as none."""
     with pytest.raises(ValueError, match="fingerprint"):
         unpinned(f"rt-abc.{rest}")
+
+
+def test_every_hash_is_looked_at_wherever_the_match_is() -> None:
+    """How many are compared does not tell which one it was; each comparison is constant in time."""
+    for at in range(5):
+        looked: list[int] = []
+
+        def known(at: int = at, looked: list[int] = looked) -> Iterator[tuple[bytes, int]]:
+            for place in range(5):
+                looked.append(place)
+                yield hashed("the key" if place == at else f"other {place}"), place
+
+        assert matching("the key", known()) == at
+        assert looked == [0, 1, 2, 3, 4]

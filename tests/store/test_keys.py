@@ -12,9 +12,10 @@ import pytest
 
 from roost.core.ids import TenantId
 from roost.errors import RoostError
+from roost.store.credential_records import KeyRecord, Share
 from roost.store.database import Database
 from roost.store.home import Home
-from roost.store.keys import KeyRecord, KeyStore, Share
+from roost.store.keys import KeyStore
 
 
 @pytest.fixture

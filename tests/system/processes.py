@@ -101,20 +101,22 @@ class Roost:
 
 def fetch(url: str, path: str) -> bytes:
     """GET a path of a running `roost` and return the body of a 200."""
-    status, body = _get(url, path)
+    status, body = get(url, path)
     assert status == 200, body
     return body
 
 
 def is_ready(url: str) -> bool:
     """Whether a running `roost` says that it can serve: it listens before that."""
-    return _get(url, "/ready")[0] == 200
+    return get(url, "/ready")[0] == 200
 
 
-def _get(url: str, path: str) -> tuple[int, bytes]:
+def get(url: str, path: str, key: str = "") -> tuple[int, bytes]:
+    """GET a path of a running `roost`; return status and body."""
     parts = urlsplit(url)
     with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=5)) as connection:
-        connection.request("GET", path)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        connection.request("GET", path, headers=headers)
         reply = connection.getresponse()
         return reply.status, reply.read()
 

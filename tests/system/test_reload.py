@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.system.processes import Roost, fetch, wait
+from tests.system.processes import Roost, fetch, get, wait
 
+KEY = "sk-a-key-of-the-settings"
 Start = Callable[..., Roost]
 
 
@@ -52,6 +53,11 @@ def test_hup_reads_the_settings_again_and_is_never_too_early(start: Start, home:
     roost.signal(signal.SIGHUP)
     roost.wait_for("no model 'nope' is installed")
     assert names(url) == {"tiny", "late"}
+    file.write_text(f'aliases = ["late=tiny"]\n[[keys]]\nname = "me"\nkey = "{KEY}"\n')
+    roost.signal(signal.SIGHUP)
+    wait(lambda: get(url, "/v1/models")[0] == 401, "a key is needed")
+    assert get(url, "/v1/models", KEY)[0] == 200
+    assert KEY not in roost.output
     assert not holds_back(roost.process.pid)
     children = [child.pid for child in roost.descendants()]
     assert not any(holds_back(pid) for pid in children if os.path.exists(f"/proc/{pid}"))  # noqa: PTH110 - it may be gone

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from roost.cli import options
 from roost.config import TABLE
+from roost.config.load import Fault
 from roost.config.read import read_all
 from roost.config.show import Shown, describe
+from roost.errors import RoostError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from roost.config.load import Fault
+    from roost.config import Settings
 
 DESCRIPTION = """\
 show: every setting in force, its unit and its source. check: only say whether all of them are
@@ -34,6 +36,7 @@ def main(arguments: list[str]) -> int:
     if parsed.file and parsed.config:
         parser.error("FILE and --config are two files; name one")
     loaded, faults = read_all({**vars(parsed), "config": parsed.file or parsed.config})
+    faults = (*faults, *_meaningless(loaded.settings))
     options.warn_unknown(loaded)
     lines = describe(loaded) if parsed.action == "show" else []
     if parsed.json:
@@ -46,6 +49,22 @@ def main(arguments: list[str]) -> int:
     for fault in faults:
         print(f"roost config: {fault.message}", file=sys.stderr)
     return 2 if faults else 0
+
+
+def _meaningless(settings: Settings) -> Iterator[Fault]:
+    """Find texts that are lists of texts, as they should be, and mean nothing to whoever reads."""
+    from roost.cli.aliases import read_aliases
+    from roost.store.fixed_keys import read_keys, read_tokens
+
+    def wrong(read: Callable[[tuple[str, ...]], object], texts: tuple[str, ...]) -> Iterator[Fault]:
+        try:
+            read(texts)
+        except RoostError as error:
+            yield Fault(error.failure.param or "", error.failure.message)
+
+    yield from wrong(read_keys, settings.keys)
+    yield from wrong(read_tokens, settings.node_tokens)
+    yield from wrong(read_aliases, settings.aliases)
 
 
 def _print_json(lines: Sequence[Shown], faults: Sequence[Fault], *, checked: bool) -> None:

@@ -26,6 +26,7 @@ least in flight first. The setting upstream.urls names more of them, and is read
 UPSTREAM_ONLY = ("upstream.", "max_in_flight")
 FLEET_ONLY = (
     "default_model",
+    "node_tokens",
     "link.",
     "affinity.",
     "session.",
@@ -107,7 +108,7 @@ async def _upstream(
 ) -> int:
     from roost.cli.access import by_keys
     from roost.cli.gateway_parts import said_where, upstream_settings
-    from roost.cli.takers import of_certificate, of_upstream
+    from roost.cli.takers import of_certificate, of_credentials, of_upstream
     from roost.gateway.upstream.gateway import open_upstream_gateway
 
     lifetime.listen()
@@ -118,6 +119,7 @@ async def _upstream(
     servers.attach(targets, gateway.use)
     assert gateway.front is not None, "an open gateway listens"
     lifetime.reloads.add(of_upstream(gateway))
+    lifetime.reloads.add(of_credentials(stores))
     if not stores.fingerprint:
         lifetime.reloads.add(of_certificate(gateway.front, settings))
     return await _live(settings, stores, gateway, lifetime, f"in front of {len(targets)} servers")

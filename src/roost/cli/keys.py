@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from roost.cli import options
+from roost.errors import fail
 
 if TYPE_CHECKING:
     from roost.store.keys import KeyStore, NewKey
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 add NAME: make a key and show it once. list: the valid keys, without them. revoke ID: end one.
 forget: drop the records of revoked keys; while any record exists, every request needs a key.
+Keys may also stand in the settings file, under [[keys]]: docs/settings.md says how.
 """
 
 
@@ -31,11 +33,18 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     if parsed.action in {"add", "revoke"} and not parsed.name:
         parser.error(f"{parsed.action} needs a {'name' if parsed.action == 'add' else 'key id'}")
+    from roost.store.credential_records import Share
     from roost.store.database import Database
-    from roost.store.keys import KeyStore, Share
+    from roost.store.fixed_keys import ID_PREFIX, read_keys
+    from roost.store.keys import KeyStore
 
-    store = KeyStore(Database.open(options.open_home(options.load(parsed).settings)))
+    settings = options.load(parsed).settings
+    store = KeyStore(Database.open(options.open_home(settings)))
+    store.use(read_keys(settings.keys))
     if parsed.action == "revoke":
+        if parsed.name.startswith(ID_PREFIX):
+            message = f"{parsed.name} is in the settings: remove it there, and send HUP."
+            raise fail("bad_request", message)
         return options.report_revoked("key", parsed.name, found=_revoke(store, parsed.name))
     if parsed.action == "list":
         options.print_records(store.list(), as_json=parsed.json)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from roost.cli.lifetime import Lifetime
     from roost.config import Settings
 
-LISTENING = ("allowed_hosts", "tls_cert", "tls_key", "insecure_http", "stream.keepalive_s")
+LISTENING = ("allowed_hosts", "tls_cert", "tls_key", "insecure_http", "stream.keepalive_s", "keys")
 SETTINGS = (
     *(*NODE_SETTINGS, *WORKER_SETTINGS, *LISTENING),
-    *("link.", "drain.", "log_level", "log_format", "token", "token_file", "ca_file"),
+    *("link.", "drain.", "log_level", "log_format", "join", "token", "token_file", "ca_file"),
 )
 DESCRIPTION = """\
 Join a gateway and serve this machine's models through it. The node dials the gateway's address, so
@@ -42,10 +42,11 @@ of it.
 def main(arguments: list[str]) -> int:
     """Run until a signal ends it, or the gateway says that there is no point in trying."""
     parser = options.parser("node", DESCRIPTION, SETTINGS)
-    parser.add_argument("--join", required=True, metavar="URL", help="the gateway's address")
     parsed = parser.parse_args(arguments)
     settings = options.load(parsed).settings
-    address = gateway_address(settings, parsed.join)
+    if not settings.join:
+        raise fail("bad_request", "--join is missing: the gateway's address.", param="join")
+    address = gateway_address(settings, settings.join)
     lifetime = options.start_lifetime(parsed)
     from roost.gateway.loop import run
 

@@ -19,7 +19,7 @@ async def open_own(settings: Settings, stores: Stores, reloads: Reloads) -> Gate
     from roost.cli.access import by_keys, by_tokens
     from roost.cli.conversation_parts import identity_settings, open_journal
     from roost.cli.gateway_parts import gateway_settings, said_where
-    from roost.cli.takers import of_certificate, of_fleet
+    from roost.cli.takers import of_certificate, of_credentials, of_fleet
     from roost.gateway.assemble import open_gateway
 
     authorise = by_keys(stores.keys, settings.host)
@@ -30,6 +30,7 @@ async def open_own(settings: Settings, stores: Stores, reloads: Reloads) -> Gate
         gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
     assert gateway.front is not None, "an open gateway listens"
     reloads.add(of_fleet(gateway, life))
+    reloads.add(of_credentials(stores))
     if not stores.fingerprint:
         reloads.add(of_certificate(gateway.front, settings))
     return gateway

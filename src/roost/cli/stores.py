@@ -36,13 +36,19 @@ class Stores(NamedTuple):
 def open_stores(settings: Settings) -> Stores:
     """Open everything."""
     from roost.store.database import Database
+    from roost.store.fixed_keys import read_keys, read_tokens
     from roost.store.keys import KeyStore
     from roost.store.models import ModelStore
     from roost.store.tokens import TokenStore
 
+    # Before anything is opened: what is wrong in the settings is told first.
+    keys, tokens = read_keys(settings.keys), read_tokens(settings.node_tokens)
     home = options.open_home(settings)
     database = Database.open(home)
-    return Stores(home, database, KeyStore(database), TokenStore(database), ModelStore(home))
+    stores = Stores(home, database, KeyStore(database), TokenStore(database), ModelStore(home))
+    stores.keys.use(keys)
+    stores.tokens.use(tokens)
+    return stores
 
 
 def open_to_listen(settings: Settings) -> tuple[Settings, Stores]:

@@ -9,10 +9,12 @@ from roost.cli.gateway_parts import gateway_settings, limits, said_where, upstre
 from roost.cli.reloading import Taker
 from roost.errors import fail
 from roost.gateway.front.server import check_certificate
+from roost.store.fixed_keys import read_keys, read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roost.cli.stores import Stores
     from roost.config import Settings
     from roost.core.fence import Life
     from roost.gateway.assemble import Gateway
@@ -30,6 +32,7 @@ FLEET = (
 )
 CERTIFICATE = ("tls_cert", "tls_key")
 SERVERS = ("upstream.urls", "upstream.keys")
+CREDENTIALS = ("keys", "node_tokens")
 
 
 def of_fleet(gateway: Gateway, life: Life) -> Taker:
@@ -67,6 +70,21 @@ def of_default(check: Callable[[Settings], None]) -> Taker:
         return _nothing
 
     return Taker((), prepare)
+
+
+def of_credentials(stores: Stores) -> Taker:
+    """Have the keys and join tokens of the settings count, and no others of them."""
+
+    def prepare(settings: Settings) -> Callable[[], None]:
+        keys, tokens = read_keys(settings.keys), read_tokens(settings.node_tokens)
+
+        def take() -> None:
+            stores.keys.use(keys)
+            stores.tokens.use(tokens)
+
+        return take
+
+    return Taker(CREDENTIALS, prepare)
 
 
 def of_certificate(front: Front, settings: Settings) -> Taker:

@@ -83,9 +83,10 @@ class Door(NamedTuple):
 
 def follow(door: Door, settings: Settings, stores: Stores, reloads: Reloads) -> None:
     """Have the listener follow its settings on HUP."""
-    from roost.cli.takers import of_certificate, of_front
+    from roost.cli.takers import of_certificate, of_credentials, of_front
 
     reloads.add(of_front(door.front))
+    reloads.add(of_credentials(stores))
     if not stores.fingerprint:
         reloads.add(of_certificate(door.front, settings))
 

@@ -18,6 +18,8 @@ MODELS = "models."
 OPTIONS = "model_options"
 MODEL_OPTIONS = {name: BY_NAME[name] for name in ("ctx", "slots", "batch", "threads")}
 """What may differ from model to model; each is a setting for all models, too."""
+WITH_TABLES = ("keys",)
+"""Lists of texts each of which may be a table in the file."""
 
 MASK = "********"
 
@@ -141,10 +143,21 @@ def _flatten(
             options += _of_model(key, value, faults)
         elif isinstance(value, dict):
             yield from _flatten(value, options, faults, f"{name}.")
+        elif name in WITH_TABLES and isinstance(value, list):
+            yield name, [_in_one_text(one) for one in value]
         elif name in BY_NAME and name != "home":
             yield name, value
         else:
             faults.append(Fault(name, f"{name} in the settings file {_no_setting(name)}"))
+
+
+def _in_one_text(value: object) -> object:
+    """Write a table of a list, as `[[keys]]`, as the text that it may also be given as."""
+    if not isinstance(value, dict):
+        return value
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _of_model(model: str, table: Mapping[str, object], faults: list[Fault]) -> Iterator[str]:

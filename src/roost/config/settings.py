@@ -125,6 +125,8 @@ class Settings(NamedTuple):
     base_path: str
     tls_cert: str
     tls_key: str
+    keys: tuple[str, ...]
+    node_tokens: tuple[str, ...]
     insecure_http: bool
     log_level: str
     log_format: str
@@ -195,6 +197,7 @@ class Settings(NamedTuple):
     hub_token: str
     token: str
     token_file: str
+    join: str
     ca_file: str
     url: str
     api_key: str

@@ -116,6 +116,15 @@ ctx = 8192
 `roost config check FILE` names everything that is wrong in a file, with its path.
 An empty variable counts as not set.
 Lists are written with commas in flags and variables, and as lists of texts in the file.
+Keys may be tables:
+
+```toml
+[[keys]]
+name = "me"
+sha256 = "…"       # of the key: printf %s KEY | sha256sum; or key = "sk-…", in a file of mode 0600
+role = "admin"     # or user; also tenant, weight, class, as `roost keys add` takes them
+```
+
 `roost config show` prints what is in force and where it comes from, with secrets masked.
 
 | setting | flag | variable | default | unit | meaning |

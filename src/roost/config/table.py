@@ -163,6 +163,14 @@ _ROWS: tuple[Setting, ...] = (
     Setting("base_path", "", "", "Prefix of every address, as /llm, behind a proxy."),
     Setting("tls_cert", "", "", "Certificate file; with tls_key it turns TLS on."),
     Setting("tls_key", "", "", "Key file of the certificate."),
+    Setting(
+        *("keys", (), "", "API keys: NAME:KEY, or NAME:sha256:HEX; in the file also as tables."),
+        secret=True,
+    ),
+    Setting(
+        *("node_tokens", (), "", "Join tokens beside those of `roost token`, or sha256:HEX."),
+        secret=True,
+    ),
     _switch("insecure_http", "Serve beyond loopback without TLS."),
     _choice("log_level", "info debug warning error", "Least important event to log."),
     _choice("log_format", "auto json human", "For programs or people; auto asks the terminal."),
@@ -265,6 +273,7 @@ _ROWS: tuple[Setting, ...] = (
         secret=True,
     ),
     Setting("token_file", "", "", "A file that holds the join token and nothing else."),
+    Setting("join", "", "", "The gateway's address, for `roost node`: https://HOST:PORT."),
     Setting("ca_file", "", "", "Vouches for a gateway's certificate, at nodes and verbs."),
     Setting("url", "", "", "For verbs that ask a gateway; empty is the one that runs here."),
     Setting("api_key", "", "", "For verbs that ask a gateway.", secret=True),
@@ -277,6 +286,7 @@ RELOADABLE = frozenset(
         *("bodies_max_bytes", "body_offload_bytes", "connections_max", "stream.commit_after_s"),
         *("stream.keepalive_s", "stream.write_deadline_s", "stream.on_full", "replay.max_tokens"),
         *("conversations.release_wait_s", "upstream.urls", "upstream.keys"),
+        *("keys", "node_tokens"),
     }
 )
 """What HUP has a running process read again."""

@@ -6,44 +6,23 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal, get_args
 
 import msgspec
 
 from roost.core.ids import TenantId
-from roost.core.request import ServiceClass
-from roost.errors import RoostError, fail
+from roost.store.credential_records import (
+    MAX_NAME_CHARACTERS,
+    KeyRecord,
+    Share,
+    checked_share,
+    is_label,
+    read_role,
+    wrong,
+)
 from roost.store.credentials import KEY_PREFIX, SECRET_BYTES, hashed, matching, spell
 from roost.store.database import Database
 
 MAX_KEYS = 10_000
-MAX_WEIGHT = 1000.0
-MAX_NAME_CHARACTERS = 100
-
-Role = Literal["user", "admin"]
-
-
-class KeyRecord(msgspec.Struct, frozen=True):
-    """What is known of a key: `id` is for people and may be shown, the key itself is not kept.
-
-    `weight` is its tenant's share of the fleet against others that wait; `class_` is the best class
-    of service it may ask for, and the one it gets if it asks for none.
-    """
-
-    id: str
-    name: str
-    tenant: TenantId
-    role: Role
-    created_unix_s: int
-    weight: float = 1.0
-    class_: ServiceClass = "interactive"
-
-
-class Share(msgspec.Struct, frozen=True):
-    """How well a key is served: see `KeyRecord`."""
-
-    weight: float = 1.0
-    class_: str = "interactive"
 
 
 class NewKey(msgspec.Struct, frozen=True):
@@ -71,6 +50,14 @@ class KeyStore:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: _Known | None = None
+        self._fixed: tuple[tuple[bytes, KeyRecord], ...] = ()
+        self._ever_fixed = False
+
+    def use(self, fixed: tuple[tuple[bytes, KeyRecord], ...]) -> None:
+        """Let these keys count too, and no others that are kept elsewhere: see `fixed_keys`."""
+        self._fixed = fixed
+        # A door that was closed stays closed for the life of this process.
+        self._ever_fixed = self._ever_fixed or bool(fixed)
 
     def add(
         self,
@@ -81,17 +68,15 @@ class KeyStore:
     ) -> NewKey:
         """Make a key; its tenant is its own unless one is given. Raises `bad_request`."""
         for param, text in (("name", name), ("tenant", tenant or "x")):
-            if not _is_label(text):
-                raise _wrong(
-                    param, f"a {param} has 1 to {MAX_NAME_CHARACTERS} printable characters"
-                )
-        chosen = _role(role)
+            if not is_label(text):
+                raise wrong(param, f"a {param} has 1 to {MAX_NAME_CHARACTERS} printable characters")
+        chosen = read_role(role)
         if len(self._fresh().keys) >= MAX_KEYS:
-            raise _wrong("name", f"there are {MAX_KEYS} keys already; revoke some")
+            raise wrong("name", f"there are {MAX_KEYS} keys already; revoke some")
         secret = spell(KEY_PREFIX, secrets.token_bytes(SECRET_BYTES))
         key = f"key-{secrets.token_hex(6)}"
         payer = TenantId(tenant or f"key:{key}")
-        weight, class_ = _share(share)
+        weight, class_ = checked_share(share)
         record = KeyRecord(key, name, payer, chosen, int(self._clock()), weight, class_)
         self._database.write(
             "insert into keys (id, hash, name, tenant, role, created_unix_s, weight, class)"
@@ -102,8 +87,8 @@ class KeyStore:
         return NewKey(secret, record)
 
     def list(self) -> tuple[KeyRecord, ...]:
-        """List the keys that are valid, oldest first."""
-        return tuple(record for _, record in self._fresh().keys)
+        """List the keys that are valid, those of the settings first, then oldest first."""
+        return tuple(record for _, record in (*self._fixed, *self._fresh().keys))
 
     def revoke(self, key: str) -> bool:
         """Make a key invalid by its id; False if there is no such valid key."""
@@ -119,15 +104,15 @@ class KeyStore:
 
     def check(self, presented: str) -> KeyRecord | None:
         """Return the record of a valid key, None for anything else."""
-        return matching(presented, self._fresh().keys)
+        return matching(presented, (*self._fixed, *self._fresh().keys))
 
     def any_keys(self) -> bool:
-        """Whether a key is needed: as soon as one was made, and also when all are revoked since.
+        """Whether a key is needed: as soon as there was one, and also when there is none any more.
 
         Else revoking the last key, perhaps because it leaked, would open the door to everybody.
         `forget_revoked` says that this is meant.
         """
-        return self._fresh().ever
+        return self._ever_fixed or self._fresh().ever
 
     def _fresh(self) -> _Known:
         version = self._database.version()
@@ -152,28 +137,3 @@ class KeyStore:
 
 
 _FIELDS = ("id", "name", "tenant", "role", "created_unix_s", "weight", "class_")
-
-
-def _is_label(text: str) -> bool:
-    return 0 < len(text) <= MAX_NAME_CHARACTERS and text.isprintable()
-
-
-def _share(share: Share) -> tuple[float, ServiceClass]:
-    if not 0 < share.weight <= MAX_WEIGHT:
-        raise _wrong("weight", f"a weight is above 0 and at most {MAX_WEIGHT:g}")
-    for known in get_args(ServiceClass):
-        if share.class_ == known:
-            return share.weight, known
-    raise _wrong("class", f"a class is one of {', '.join(get_args(ServiceClass))}")
-
-
-def _role(role: str) -> Role:
-    if role == "user":
-        return "user"
-    if role == "admin":
-        return "admin"
-    raise _wrong("role", "a role is user or admin")
-
-
-def _wrong(param: str, words: str) -> RoostError:
-    return fail("bad_request", f"The key cannot be made: {words}.", param=param)

@@ -10,19 +10,12 @@ from collections.abc import Callable
 import msgspec
 
 from roost.errors import fail
+from roost.store.credential_records import TokenRecord
 from roost.store.credentials import PIN_MARK, SECRET_BYTES, TOKEN_PREFIX, hashed, matching, spell
 from roost.store.database import Database
 
 MAX_TTL_S = 10 * 366 * 86_400
 MAX_TOKENS = 10_000
-
-
-class TokenRecord(msgspec.Struct, frozen=True):
-    """What is known of a token; `expires_unix_s` None means that only revoking ends it."""
-
-    id: str
-    created_unix_s: int
-    expires_unix_s: int | None
 
 
 class NewToken(msgspec.Struct, frozen=True):
@@ -38,6 +31,11 @@ class TokenStore:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
+        self._fixed: tuple[tuple[bytes, TokenRecord], ...] = ()
+
+    def use(self, fixed: tuple[tuple[bytes, TokenRecord], ...]) -> None:
+        """Let these tokens count too, and no others that are kept elsewhere: see `fixed_keys`."""
+        self._fixed = fixed
 
     def issue(self, ttl_s: float | None = None) -> NewToken:
         """Make a token that ends after `ttl_s` seconds, or never; raises `bad_request`."""
@@ -64,7 +62,7 @@ class TokenStore:
 
         The fingerprint that may follow it is for whoever shows it: who sends it too is let in.
         """
-        return matching(presented.partition(PIN_MARK)[0], self._valid())
+        return matching(presented.partition(PIN_MARK)[0], (*self._fixed, *self._valid()))
 
     def revoke(self, token: str) -> bool:
         """Make a token invalid by its id; False if there is no such valid token.
