@@ -14,7 +14,7 @@ from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Capabilities, Manifest, ModelFile, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure, RoostError, fail
-from roost.node.shelf import Shelf, ShelfSettings, digest_of
+from roost.node.shelf import Shelf, ShelfSettings, digest_of, reading_of
 from tests.node.tiny import TinyRuntime
 
 ODD = ModelId("../org/model:1")
@@ -42,7 +42,9 @@ class Recording:
         if not self._works:
             raise fail("load_failed", "This backend does not start.")
         on_progress(1.0)
-        return TinyRuntime(key.model)
+        made = TinyRuntime(key.model)
+        made.key = key
+        return made
 
 
 class Always:
@@ -101,8 +103,10 @@ def test_the_context_is_at_most_the_models_own(wanted: int, own: int, ctx: int) 
         max_token_bytes=12,
         backend="tiny",
         digest=offer.digest,
+        key=offer.key,
     )
     assert offer.digest
+    assert offer.key
 
 
 async def test_a_model_may_have_options_of_its_own() -> None:
@@ -150,7 +154,7 @@ async def test_the_next_backend_takes_over_where_a_load_fails() -> None:
     shelf.tell_with(tell)
     (before,) = shelf.offers()
     runtime = await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
-    assert (runtime.key.backend, before.backend) == ("tiny", "broken")
+    assert (runtime.key.backend, before.backend) == ("sound", "broken")
     assert [key.backend for key, _, _ in broken.asked + sound.asked] == ["broken", "sound"]
     assert [offer.backend for offer in told] == ["sound"]
     assert told[0].digest != before.digest
@@ -176,7 +180,9 @@ async def test_a_runtime_starts_with_its_own_key_and_files() -> None:
     progress: list[float] = []
     runtime = await shelf.start(ODD, RuntimeId(f"{ODD}#1"), progress.append)
     ((key, manifest, settings),) = backend.asked
-    assert key == RuntimeKey("tiny", ODD, "sha256:0", RuntimeOptions(ctx=2048, slots=3))
+    options = RuntimeOptions(ctx=2048, slots=3)
+    assert key == RuntimeKey("tiny", ODD, "sha256:0", options, reading_of(manifest))
+    assert [offer.key for offer in shelf.offers()] == [key.name]
     assert manifest.id == runtime.key.model == ODD
     assert (settings.workdir, settings.log_path) == (
         "/run/_org_model_1_1",

@@ -1,27 +1,28 @@
-"""SHELL: notices models that are pulled or removed while a node runs, and tells the node.
+"""SHELL: notices models that are pulled, removed or changed while a node runs, and tells the node.
 
 It looks instead of being told: `roost pull` is another process, and may run as it likes. A look is
-one scan of a small folder; only when that has changed are the manifests read, in a thread, because
-a model file that changed is hashed then.
+one scan of a small folder, and the times of the files that models lie in, which may be anybody's;
+only when that has changed are the manifests read, in a thread, because a model file that changed is
+hashed then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from roost.errors import RoostError
 from roost.observe import logs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from roost.core.model import Manifest
     from roost.store.models import ModelStore
 
-Look: TypeAlias = frozenset[tuple[str, int, int, int]]
+Look: TypeAlias = frozenset[tuple[str, int, int, int, int]]
 
 
 class Watch(NamedTuple):
@@ -32,15 +33,21 @@ class Watch(NamedTuple):
     poll_s: float
 
 
-def look(folder: Path) -> Look:
-    """Take in every manifest's name, inode, size and time: a rewritten one is a new inode."""
+def look(folder: Path, known: Iterable[Manifest]) -> Look:
+    """Take in every manifest, and every file of the models that are `known`.
+
+    A file that is rewritten is a new inode, or has a new time of change, which nobody can set back.
+    """
     try:
         with os.scandir(folder) as entries:
             found = [(e.name, e.stat()) for e in entries if e.name.endswith(".json")]
     except OSError:
         # Between the scan and its look a file may be gone: the next look is told apart from this.
         return frozenset()
-    return frozenset((name, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in found)
+    for path in {file.path for manifest in known for file in manifest.files}:
+        with suppress(OSError):
+            found.append((path, Path(path).stat()))
+    return frozenset((name, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found)
 
 
 async def watch(what: Watch, tell: Callable[[tuple[Manifest, ...]], Awaitable[None]]) -> None:
@@ -48,9 +55,10 @@ async def watch(what: Watch, tell: Callable[[tuple[Manifest, ...]], Awaitable[No
     seen: Look | None = None
     known = what.known
     while True:
-        now = await asyncio.to_thread(look, what.models.home.manifests)
+        now = await asyncio.to_thread(look, what.models.home.manifests, known)
         if now != seen:
-            # Looked at before it is read: what changes in between is read once more.
+            # Looked at before it is read: what changes in between is read once more. Models that
+            # are new are looked at with their files from the next time on, and read once more.
             seen = now
             found = await _list(what.models, known)
             if found != known:

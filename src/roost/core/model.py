@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from roost.core.ids import ModelId
@@ -81,12 +83,22 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
 
 
 class RuntimeKey(msgspec.Struct, frozen=True):
-    """Identity of a runtime: two equal keys share one, two different keys never do."""
+    """Identity of a runtime: two equal keys share one, two different keys never do.
+
+    `digest` is of the model's files, `reading` of what was read from them beside weights: template,
+    tokeniser and the like. `options` are those that take effect, and not those that were asked for.
+    """
 
     backend: str
     model: ModelId
     digest: str
     options: RuntimeOptions
+    reading: str = ""
+
+    @property
+    def name(self) -> str:
+        """32 digits that are equal for equal keys alone."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:32]
 
 
 class Capabilities(msgspec.Struct, frozen=True):

@@ -139,7 +139,8 @@ class ModelOffer(msgspec.Struct, frozen=True):
     the one that runs it, "" where nobody knows. `kv_bytes` is what its runtime's KV cache takes,
     `kv_token_bytes` what each token takes of it; None where nobody knows. `digest` is equal where
     weights, template, tokeniser and backend are: there, one continues what another began; "" where
-    nobody knows. `serves` is what can be asked of it.
+    nobody knows. `serves` is what can be asked of it. `key` names the exact runtime that serves it:
+    as long as that is equal, one that runs is as good as a new one; "" where nobody knows.
     """
 
     model: ModelId
@@ -155,6 +156,7 @@ class ModelOffer(msgspec.Struct, frozen=True):
     kv_token_bytes: int | None = None
     digest: str = ""
     serves: Scope = "all"
+    key: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

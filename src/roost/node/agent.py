@@ -150,9 +150,9 @@ class Agent:
         self._workshop.on_load_progress(runtime, progress, now)
         return self._finish(now)
 
-    def on_loaded(self, runtime: RuntimeId, now: float) -> list[Effect]:
-        """A runtime is ready: whoever waited for it goes on."""
-        self._workshop.on_loaded(runtime, now)
+    def on_loaded(self, runtime: RuntimeId, now: float, key: str = "") -> list[Effect]:
+        """A runtime is ready: whoever waited for it goes on; `key` names its exact key."""
+        self._workshop.on_loaded(runtime, key, now)
         self._reporter.on_news()
         return self._finish(now)
 

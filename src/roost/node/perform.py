@@ -271,7 +271,7 @@ async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job)
     hands.tasks.create_task(_watch(hands, name, runtime))
     if runtime.states is not None:
         await hands.tell(partial(hands.agent.on_states, name, runtime.states.token_bytes))
-    await hands.tell(partial(hands.agent.on_loaded, name))
+    await hands.tell(partial(hands.agent.on_loaded, name, key=runtime.key.name))
 
 
 def _on_progress(hands: Hands, name: RuntimeId, progress: float) -> None:

@@ -103,8 +103,6 @@ class Shelf:
         self, manifest: Manifest, runtime: RuntimeId, backend: str
     ) -> tuple[RuntimeKey, StartSettings]:
         """Say what is to be started, and where its files go."""
-        options = msgspec.structs.replace(self._options(manifest), ctx=self._ctx(manifest))
-        key = RuntimeKey(backend, manifest.id, manifest.digest, options)
         kept = self._settings.state_folder
         settings = msgspec.structs.replace(
             self._settings.start,
@@ -112,7 +110,12 @@ class Shelf:
             workdir=f"{self._settings.folder}/{_file_name(runtime)}",
             log_path=f"{self._settings.log_folder}/{_file_name(manifest.id)}.log",
         )
-        return key, settings
+        return self._key(manifest, backend), settings
+
+    def _key(self, manifest: Manifest, backend: str) -> RuntimeKey:
+        options = msgspec.structs.replace(self._options(manifest), ctx=self._ctx(manifest))
+        reading = reading_of(manifest)
+        return RuntimeKey(backend, manifest.id, manifest.digest, options, reading)
 
     def _offer(self, model: Manifest) -> ModelOffer:
         kv, backend = self._kv(model), self._backend_name(model)
@@ -128,6 +131,7 @@ class Shelf:
             kv_bytes=kv.total if kv else None,
             kv_token_bytes=kv.per_token if kv else None,
             digest=digest_of(model, backend),
+            key=self._key(model, backend).name,
         )
 
     def _kv(self, model: Manifest) -> KvCost | None:
@@ -163,6 +167,19 @@ def digest_of(model: Manifest, backend: str) -> str:
         *(str(model.add_bos), str(model.vocab_size), *model.control_tokens),
     )
     return hashlib.sha256(repr(facts).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def reading_of(model: Manifest) -> str:
+    """Name what was read from a model's files and takes effect in a runtime, weights apart.
+
+    Whatever a manifest may say one day counts, unless it is named here: a runtime that is loaded
+    once too often is better than one that answers by an old template.
+    """
+    places = {"id": "", "path": "", "files": (), "size_bytes": 0, "digest": ""}
+    notes = {"source": "", "licence": "", "created_unix_s": 0, "weight_bytes": 0, "widths": None}
+    # It takes effect as the context that it allows, which is one of the options.
+    read = msgspec.structs.replace(model, **places, **notes, ctx_train=0)
+    return hashlib.sha256(msgspec.json.encode(read)).hexdigest()[:32]
 
 
 def _file_name(name: str) -> str:

@@ -44,7 +44,7 @@ class Workshop:
         self.progress = Progress(settings.progress_min_s, settings.pace.load_stall_s)
         self.stays = Stays(settings.stay, self.ledger, self.floors)
         self.turned_away: dict[ModelId, Failure] = {}
-        self._outdated: set[RuntimeId] = set()
+        self._keys: dict[RuntimeId, str] = {}
         self.offers: dict[ModelId, ModelOffer] = {}
         self.loads = 0
         self.sessions = Sessions(settings.sessions)
@@ -81,6 +81,7 @@ class Workshop:
             match self.residency.step(self.offers, self.floors.pinned(), now):
                 case Load() as load:
                     self.loads += 1
+                    self._keys[load.runtime] = _key_of(self.offers[load.model])
                     self.progress.begin(load.runtime, now)
                     self.stays.entered(load.model, load.runtime)
                     self._outgoing.add(load)
@@ -117,13 +118,16 @@ class Workshop:
             for stream in self._waiting_for(runtime):
                 self._say_loading(stream)
 
-    def on_loaded(self, runtime: RuntimeId, now: float) -> None:
-        """A runtime is ready: whoever waited for it goes on."""
+    def on_loaded(self, runtime: RuntimeId, exact: str, now: float) -> None:
+        """A runtime is ready: whoever waited for it goes on; `exact` is its key, "" if untold."""
         model = self.residency.model_of(runtime)
         if model is None or not self.residency.is_loading(runtime):
             return
         self.progress.over(runtime)
         offer = self.offers.get(model)
+        if offer is not None and offer.key and exact:
+            # Another backend may have had to take over.
+            self._keys[runtime] = exact
         seating = self.seating(runtime, offer.slots if offer else 1, self.sessions)
         floor = Floor(runtime, model, seating, self._settings.pace, now)
         self.floors.add(floor)
@@ -131,7 +135,7 @@ class Workshop:
             stream = self._known(key)
             self._outgoing.say(key.link, Phase(key.stream, "preparing"))
             self._prepare(stream, runtime, now)
-        if offer is None or runtime in self._outdated:
+        if offer is None or self._keys[runtime] != _key_of(offer):
             self._retire(floor, now)
 
     def on_looked(self, model: ModelId, failure: Failure | None, now: float) -> None:
@@ -144,6 +148,7 @@ class Workshop:
         """A runtime could not be started: all who wait for it are told."""
         model = self.residency.model_of(runtime)
         self.progress.over(runtime)
+        self._keys.pop(runtime, None)
         for key in self.residency.on_load_failed(runtime, failure, now):
             assert model is not None
             self.end(self._known(key), self.residency.why_not(model, now), now)
@@ -156,7 +161,7 @@ class Workshop:
             return
         self.progress.over(runtime)
         self.floors.on_gone(runtime)
-        self._outdated.discard(runtime)
+        self._keys.pop(runtime, None)
         floor = self.floors.get(runtime)
         self.residency.on_gone(runtime, now)
         self.sessions.on_gone(runtime)
@@ -287,18 +292,15 @@ class Workshop:
     def offer(self, offers: Iterable[ModelOffer], now: float) -> None:
         """These models are installed now.
 
-        Runtimes of models that are gone, or are others under the same name, stop when their streams
-        have ended.
+        Runtimes of models that are gone, or would have another key now, stop when their streams
+        have ended; one that is loading is looked at when it is ready.
         """
-        before, self.offers = self.offers, {offer.model: offer for offer in offers}
+        self.offers = {offer.model: offer for offer in offers}
         self.stays.keep_only(self.offers)
-        changed = {model for model, old in before.items() if self.offers.get(model) != old}
         for floor in self.floors:
-            if floor.model in changed:
+            offer = self.offers.get(floor.model)
+            if offer is None or self._keys[floor.runtime] != _key_of(offer):
                 self._retire(floor, now)
-        for residence in self.residency.residences():
-            if residence.model in changed and residence.state == "loading" and residence.runtime:
-                self._outdated.add(residence.runtime)
         for residence in self.residency.residences():
             if residence.model not in self.offers and not residence.waiting:
                 self.residency.drop(residence.model)
@@ -441,3 +443,8 @@ class Workshop:
         self.begin(stream, now)
         if floor is not None:
             self.floors.unload_if_idle(floor)
+
+
+def _key_of(offer: ModelOffer) -> str:
+    """Name what runs for an offer; an offer that does not tell is as good as itself alone."""
+    return offer.key or repr(offer)
