@@ -243,11 +243,11 @@ class Both:
         return said
 
 
-WHATS = st.sampled_from(
+KINDS_OF_EVENT = st.sampled_from(
     (*["want"] * 4, *["loaded"] * 3, *["use"] * 2, *["gone"] * 2, "leave", "failed", "hung")
 )
 WAITS = st.sampled_from((0.0, 0.0, 0.5, 2.0, 6.0, 12.0, 30.0))
-HAPPENINGS = st.lists(st.tuples(WHATS, st.integers(0, 3), WAITS), min_size=20, max_size=60)
+HAPPENINGS = st.lists(st.tuples(KINDS_OF_EVENT, st.integers(0, 3), WAITS), min_size=20, max_size=60)
 
 
 def _can(what: What, lane: Lane) -> bool:
