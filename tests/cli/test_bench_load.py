@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from roost.bench.load.plan import Closed, Open, Trace
 from roost.cli import bench, bench_load
+from roost.cli.bench_flags import load_of, plan_of
 from roost.cli.main import run
-from roost.gateway.loop import run as run_loop
-from tests.bench.load.stub import Part, serving
-
-
-@contextmanager
-def stub(*parts: Part) -> Iterator[str]:
-    """Serve a stub on a thread of its own; yields its address."""
-    ready, over = threading.Event(), threading.Event()
-    found: list[str] = []
-
-    async def main() -> None:
-        import asyncio
-
-        async with serving(*parts) as (_, target):
-            found.append(target.url)
-            ready.set()
-            await asyncio.to_thread(over.wait)
-
-    thread = threading.Thread(target=lambda: run_loop(main()))
-    thread.start()
-    try:
-        assert ready.wait(20)
-        yield found[0]
-    finally:
-        over.set()
-        thread.join()
+from tests.bench.load.stub import Part
+from tests.cli.bench_stub import stub
 
 
 def test_a_load_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -102,12 +76,12 @@ def test_flags_are_a_plan(tmp_path: Path) -> None:
     line = '{"timestamp": %d, "input_length": 100, "output_length": 10}'
     trace.write_text("\n".join(line % (1000 * number) for number in range(9)))
     parse = bench_load.parser().parse_args
-    opened = bench_load.plan_of(parse(["--model", "m", "--rate", "3", "--arrivals", "bursts"]))
-    assert opened.load == Open(3.0, 30.0, "bursts", 8, 2000)
-    closed = bench_load.plan_of(parse(["--model", "m", "--users", "3", "--requests", "5"]))
-    assert closed.load == Closed(3, 5, 30.0)
+    opened = parse(["--model", "m", "--rate", "3", "--arrivals", "bursts"])
+    assert plan_of(opened, load_of(opened)).load == Open(3.0, 30.0, "bursts", 8, 2000)
+    closed = parse(["--model", "m", "--users", "3", "--requests", "5"])
+    assert load_of(closed) == Closed(3, 5, 30.0)
     words = ["--model", "m", "--trace", str(trace), "--duration", "2", "--time-scale", "0.5"]
-    traced = bench_load.plan_of(parse([*words, "--length-scale", "0.1"])).load
+    traced = load_of(parse([*words, "--length-scale", "0.1"]))
     assert isinstance(traced, Trace)
     assert [one.due_s for one in traced.requests] == [0.0, 0.5, 1.0, 1.5]
     assert {one.prompt_tokens for one in traced.requests} == {10}
@@ -121,4 +95,5 @@ def test_kinds_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) 
     assert ended.value.code == 2
     with pytest.raises(SystemExit):
         bench.main(["--help"])
-    assert all(kind in capsys.readouterr().out for kind in bench.KINDS)
+    told = capsys.readouterr().out
+    assert all(kind in told for kind in bench.KINDS)

@@ -10,7 +10,12 @@ from roost.cli import options
 DESCRIPTION = """\
 Measure a server of the OpenAI dialect, roost or another one. `roost bench KIND --help` says more.
 """
-KINDS = {"load": "one load, open or closed: what came of it, and how long it took"}
+KINDS = {
+    "load": "one load, open or closed: what came of it, and how long it took",
+    "sweep": "one load after the other, each heavier",
+    "capacity": "the most users that a server carries",
+    "compare": "two servers in turn, and the ratio of their figures",
+}
 
 
 class Kind(Protocol):

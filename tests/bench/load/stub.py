@@ -30,9 +30,13 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Stub:
-    """Plays its parts over and over; `written` are the times of each answer's words."""
+    """Plays its parts over and over; `written` are the times of each answer's words.
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    Who comes when `room` others are there already is refused.
+    """
+
+    def __init__(self, parts: Sequence[Part], room: int) -> None:
+        self._room = room
         self._parts = parts
         self._waiting: list[Callable[[], None]] = []
         self.asked: list[dict[str, object]] = []
@@ -74,6 +78,8 @@ class Stub:
         self.heads.append(head)
         self.at_once += 1
         self.at_once_max = max(self.at_once, self.at_once_max)
+        if self.at_once > self._room:
+            part = Part(status=429)
         await self._held(part)
         try:
             return await self._played(part, writer)
@@ -153,9 +159,9 @@ async def after(seconds: float) -> None:
 
 
 @asynccontextmanager
-async def serving(*parts: Part) -> AsyncIterator[tuple[Stub, Target]]:
+async def serving(*parts: Part, room: int = 1000) -> AsyncIterator[tuple[Stub, Target]]:
     """Serve a stub on a free port of this machine."""
-    stub = Stub(parts)
+    stub = Stub(parts, room)
     server = await asyncio.start_server(stub.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
