@@ -96,6 +96,11 @@ REASONS: dict[str, Kind] = {
         "The address exists but not for this method.",
         "Use the method that the message names.",
     ),
+    "incompatible_protocol": _caller(
+        406,
+        "The control protocol that was asked for is of another major version.",
+        "Leave out `x-roost-protocol-version`, or use the roost of the gateway's release.",
+    ),
     "key_in_use": Kind(
         Fault.CALLER,
         409,

@@ -11,9 +11,11 @@ from functools import partial
 import msgspec
 import pytest
 
+from roost.core.about import BackendAbout
 from roost.core.events import Failed, Finished, Started, Usage
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.errors import Failure, fail
+from roost.node.about import Describer
 from roost.node.agent import Agent
 from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
@@ -348,6 +350,26 @@ async def test_a_cancelled_run_leaves_no_runtime(eventually: Eventually) -> None
 
 
 async def test_telemetry_is_reported(eventually: Eventually) -> None:
-    """The node's own memory and its runtimes' is in the status."""
+    """The node's own memory and its runtimes' is in the status, and what it says of itself."""
     async with _rig() as rig:
         await eventually(lambda: bool(rig.gateway.status and rig.gateway.status.rss_bytes))
+
+
+async def test_a_node_describes_itself(eventually: Eventually) -> None:
+    """As often as it is measured, where somebody can describe it."""
+    node = NodeLoop(
+        *(Agent(SETTINGS, [offer()]), TinyLaunch(), HELLO, LoopSettings(telemetry_s=0.01)),
+        *(time.monotonic, logs.get()),
+    )
+    node.describe_with(Describer(lambda: (BackendAbout("tiny", usable=True),), time.monotonic))
+    near, far = memory_pair()
+    gateway = TestGateway(far)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(node.run())
+        group.create_task(node.serve_link(near))
+        group.create_task(gateway.run())
+        await eventually(lambda: bool(gateway.status and gateway.status.about))
+        await node.stop(0.0)
+    assert gateway.status is not None
+    assert gateway.status.about is not None
+    assert [backend.name for backend in gateway.status.about.backends] == ["tiny"]

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from roost.core.about import BackendAbout, NodeAbout, RuntimeAbout
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, Usage
-from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
+from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, StreamId, TenantId
+from roost.core.machine import Device, Memory, Processor
 from roost.core.request import ChatPrompt, GenerateRequest, Message, TokensPrompt
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure, RoostError
@@ -41,9 +43,17 @@ CHAT = GenerateRequest(ModelId("m"), ChatPrompt((Message("user", "Grüße, 世�
 TOKENS = GenerateRequest(ModelId("m"), TokensPrompt((1, 2**31)), max_tokens=1)
 BUSY = Failure("node_busy", "come back", retry_after_s=3)
 
+ABOUT = NodeAbout(
+    Processor("cpu", 8, 4, 2, 1.5, ("avx2",)),
+    Memory(10, 5, limit_bytes=7),
+    (Device("cuda", "GPU", 9, None, "1"),),
+    (BackendAbout("b", usable=False, claims=("chat",), why="it is not there", command="get it"),),
+    (RuntimeAbout(RuntimeId("r"), 1, 2, None, 4.0, states=False),),
+)
 FROM_NODE: list[FromNode] = [
     Hello(1, NodeId("n"), "bench", "i1", "roost 0"),
     Status(3, NodeStatus((ModelOffer(ModelId("m"), 4, 4096),), (), 1, 4)),
+    Status(4, NodeStatus((), (), 0, 4, about=ABOUT)),
     Phase(StreamId(1), "loading", 0.5),
     Events(StreamId(1), 0, (Started(9, 4, 0), PrefillProgress(4, 9), Delta("é", 2))),
     Events(StreamId(1), 3, (Finished("stop", Usage(9, 4, 2), "\n"),)),
@@ -80,6 +90,18 @@ def test_a_node_message_survives(message: FromNode) -> None:
 def test_a_gateway_message_survives(message: FromGateway) -> None:
     """What a gateway encodes, a node decodes to the same value."""
     assert decode_from_gateway(encode(message)) == message
+
+
+def test_reports_of_other_releases_are_read() -> None:
+    """What an older node does not say is unknown, and what a newer one adds is passed over."""
+    raw = msgspec.msgpack.decode(encode(Status(3, NodeStatus((), (), 1, 4, about=ABOUT))))
+    del raw["status"]["about"]
+    assert decode_from_node(msgspec.msgpack.encode(raw)) == Status(3, NodeStatus((), (), 1, 4))
+    raw["status"] |= {"about": {"processor": {"model": None, "cores": 1, "usable": 1}}}
+    raw["status"]["about"] |= {"memory": {"news": 1}, "weather": "fine"}
+    read = decode_from_node(msgspec.msgpack.encode(raw))
+    plain = NodeAbout(Processor(None, 1, 1), Memory())
+    assert read == Status(3, NodeStatus((), (), 1, 4, about=plain))
 
 
 def test_the_directions_are_apart() -> None:

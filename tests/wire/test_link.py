@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from roost.core.about import NodeAbout, RuntimeAbout
 from roost.core.events import Delta, Finished, Started, Usage
-from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
+from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, StreamId, TenantId
+from roost.core.machine import Memory, Processor
 from roost.core.request import GenerateRequest, TextPrompt
 from roost.core.snapshots import LoadView, ModelOffer, NodeStatus, RuntimeView
 from roost.errors import Failure
@@ -38,6 +40,7 @@ from roost.wire.messages import (
 SETTINGS = LinkSettings(ping_s=1.0, dead_s=15.0, greeting_s=10.0)
 HELLO = Hello(VERSION, NodeId("node-1"), "Küche", "i1", "roost 0")
 WELCOME = Welcome(VERSION, "gateway", 1.0)
+NO_MEMORY = Memory()
 STATUS = Status(0, NodeStatus((), (), 0, 4))
 BYE = Failure("draining", "shutting down")
 ONE, TWO = StreamId(1), StreamId(2)
@@ -260,6 +263,15 @@ def test_pings_are_answered_and_round_trips_measured() -> None:
         assert end.statistics(2.0) == LinkStatistics("up", 0.75, 0.25)
 
 
+def _about(
+    memory: Memory = NO_MEMORY, features: tuple[str, ...] = (), rate: float | None = None
+) -> Status:
+    """A node that says odd things of itself."""
+    runtime = RuntimeAbout(RuntimeId("r"), decode_tokens_per_s=rate)
+    about = NodeAbout(Processor(None, 1, 1, features=features), memory, runtimes=(runtime,))
+    return Status(1, NodeStatus((), (), 0, 4, about=about))
+
+
 NODE_BREACHES: dict[str, FromNode] = {
     "a second hello": HELLO,
     "a pong to no ping": Pong(1),
@@ -276,6 +288,9 @@ NODE_BREACHES: dict[str, FromNode] = {
     "a time that is no number": Status(
         1, NodeStatus((), (), 0, 4, loads=(LoadView(ModelId("m"), (), "young", float("nan")),))
     ),
+    "a machine of negative memory": _about(memory=Memory(-1)),
+    "more of anything than there can be": _about(features=("x",) * 257),
+    "a rate that is no number": _about(rate=float("nan")),
     "a load of endless length": Status(
         1, NodeStatus((), (RuntimeView(ModelId("m"), "b", "ready", load_s=float("inf")),), 0, 4)
     ),

@@ -15,6 +15,7 @@ from roost import __version__
 from roost.backends.base import Backend
 from roost.backends.choosing import Around, Subject, choose
 from roost.backends.looking import library_found, llama_found
+from roost.core.about import BackendAbout
 from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
 from roost.errors import fail
 
@@ -107,6 +108,24 @@ def chosen(wanted: str, subject: Subject, around: Around) -> Choice:
 def here(llama_server_path: str = "") -> Around:
     """Say what matters about this machine to a choice, with nothing spoilt."""
     return Around(sys.platform, look(llama_server_path))
+
+
+def abouts(llama_server_path: str = "") -> tuple[BackendAbout, ...]:
+    """Say of each backend what there is of it here, and what it claims."""
+    found = look(llama_server_path)
+    return tuple(_about(trait, found[trait.name]) for trait in traits())
+
+
+def _about(trait: Trait, found: Found) -> BackendAbout:
+    return BackendAbout(
+        trait.name,
+        found.usable,
+        found.version,
+        found.accelerator,
+        trait.capabilities.claimed,
+        found.why,
+        found.command,
+    )
 
 
 def make(name: str, *, llama_server_path: str = "") -> Backend:

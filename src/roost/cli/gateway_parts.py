@@ -18,6 +18,7 @@ from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.fleet.stream_log import ReattachSettings
+from roost.fleet.telemetry import TelemetrySettings
 from roost.gateway.assemble import GatewaySettings
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.generation import GenerationSettings
@@ -69,6 +70,7 @@ GATEWAY_SETTINGS = (
     "affinity.",
     "session.",
     "receipts.",
+    "telemetry.",
     "conversations.",
     "handover.",
     "compaction.",
@@ -253,6 +255,7 @@ def gateway_settings(
         handover=handover_settings(settings),
         identity=identity or IdentitySettings(life=life),
         guests=guest_settings(settings),
+        telemetry=TelemetrySettings(settings.telemetry_active, settings.telemetry_recent),
     )
 
 

@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "backends": "list the engines there are, or say why a model runs on which",
     "doctor": "say what is wrong with this machine, and what to do",
     "estimate": "say what memory a model would take, before it is loaded",
+    "runtime": "show what a running gateway can do, its memory, runtimes and requests",
     "fleet": "show the nodes of a running gateway",
     "placement": "show where models run, and what loading them elsewhere would cost",
     "drain": "give a node no new work: drain NODE",

@@ -14,13 +14,14 @@ import msgspec
 
 from roost import __version__
 from roost.backends.base import StartSettings
-from roost.backends.registry import NAMES, chosen, here, make
+from roost.backends.registry import NAMES, abouts, chosen, here, make
 from roost.config.load import split_option
 from roost.config.setting import DAY_S
 from roost.core.choice import AUTO
 from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
 from roost.errors import fail
+from roost.node.about import Describer
 from roost.node.agent import Agent
 from roost.node.choosing import Chooser
 from roost.node.keeping import KeepSettings
@@ -95,6 +96,7 @@ def open_node(
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     loop.check_with(shelf.check)
     shelf.tell_with(loop.set_models)
+    loop.describe_with(Describer(partial(abouts, settings.llama_server), time.monotonic))
     if settings.models_pulls == "allow":
         loop.pull_with(Puller(partial(_fetched, settings, stores), logs.get()))
     return Parts(loop, shelf)

@@ -77,6 +77,8 @@ class Settings(NamedTuple):
     affinity_ttl_s: float
     receipts_entries: int
     receipts_ttl_s: float
+    telemetry_active: int
+    telemetry_recent: int
     runtime_start_timeout_s: float
     runtime_load_stall_s: float
     runtime_stop_grace_s: float

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from roost.core.about import NodeAbout
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.request import Scope
 from roost.errors import Failure
@@ -170,6 +171,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     idle, because every gateway has asked for that; None from a node that does not understand it.
     `pulls` are models that it fetches or has fetched for operators; None from one that does not.
     `orders` are what operators asked it to load, unload or keep; None from one that takes none.
+    `about` is what it says of its machine and engines; None from one that does not, or not yet.
     """
 
     models: tuple[ModelOffer, ...]
@@ -186,3 +188,4 @@ class NodeStatus(msgspec.Struct, frozen=True):
     vacant: bool | None = None
     pulls: tuple[PullView, ...] | None = None
     orders: tuple[OrderView, ...] | None = None
+    about: NodeAbout | None = None

@@ -29,6 +29,11 @@ def node_view(node: Node, in_flight: int) -> NodeView:
         load_1m=status.load_1m if status is not None else None,
         orders=status.orders if status is not None else None,
         pulls=status.pulls if status is not None else None,
+        about=status.about if status is not None else None,
+        reported=status is not None,
+        takes_wants=status is not None and status.loads is not None,
+        max_runtimes=status.max_runtimes if status is not None else 0,
+        max_runtime_bytes=status.max_runtime_bytes if status is not None else 0,
     )
 
 

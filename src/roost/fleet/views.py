@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from roost.core.about import NodeAbout
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import ServiceClass
 from roost.core.snapshots import (
@@ -22,7 +23,8 @@ class NodeView(msgspec.Struct, frozen=True):
     """One node as `/roost/v1/fleet` lists it.
 
     `in_flight` counts this gateway's leases there. `models`, `runtimes` and the telemetry are the
-    node's last report, empty or None before its first. A node without a link is `dead`.
+    node's last report, empty or None before its first. A node without a link is `dead`. One that
+    `takes_wants` loads and evicts models by itself, within its limits, 0 for none.
     """
 
     id: NodeId
@@ -38,6 +40,11 @@ class NodeView(msgspec.Struct, frozen=True):
     sessions: SessionsView | None = None
     pulls: tuple[PullView, ...] | None = None
     orders: tuple[OrderView, ...] | None = None
+    about: NodeAbout | None = None
+    takes_wants: bool = False
+    max_runtimes: int = 0
+    max_runtime_bytes: int = 0
+    reported: bool = False
 
 
 class QueueView(msgspec.Struct, frozen=True):

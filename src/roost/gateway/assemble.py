@@ -16,9 +16,11 @@ from roost.fleet.handover import HandoverSettings
 from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.settings import FleetSettings, followed
 from roost.fleet.stream_log import ReattachSettings
+from roost.fleet.telemetry import TelemetrySettings
 from roost.gateway.admin import Admin
 from roost.gateway.archive import Archive, ArchiveSettings
 from roost.gateway.compactor import Compactor
+from roost.gateway.control import Control
 from roost.gateway.conversation_views import ConversationViews
 from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
@@ -69,6 +71,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     identity: IdentitySettings = IdentitySettings()
     handover: HandoverSettings = HandoverSettings()
     guests: GuestSettings = GuestSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
 
 class Gateway:
@@ -87,7 +90,8 @@ class Gateway:
         self.metrics = Metrics()
         # Ties between equal nodes: any source will do, and the simulator passes its own.
         dice = random.Random()
-        self.mind = Mind(Coordinator(settings.fleet, dice), self.metrics, self._log)
+        coordinator = Coordinator(settings.fleet, dice)
+        self.mind = Mind(coordinator, self.metrics, self._log, settings.telemetry)
         self._tasks = Tasks()
         self._reattach = Reattach(settings.reattach, self.metrics, settings.places.base_path)
         lifelines = Lifelines(self.mind, settings.idempotency, self._reattach)
@@ -184,6 +188,7 @@ class Gateway:
         routes = Routes(self._gate, self._settings.places)
         self._admin.add_to(routes)
         Operations(self.mind, self._reattach, self._ordering).add_to(routes)
+        Control(self.mind).add_to(routes)
         WorkerViews(self.mind, self._guests, self._tasks, self._caps).add_to(routes)
         self._guests.add_to(routes, self._admit)
         routes.add("POST", "/coordinator/infer", self.infer.infer)

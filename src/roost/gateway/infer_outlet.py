@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from roost.dialects.infer_errors import InferCase, error_body
 from roost.dialects.openai_errors import error_body as openai_error
+from roost.gateway.control_words import is_control, refusal
 from roost.gateway.front.rendering import failure_headers
 
 if TYPE_CHECKING:
@@ -20,12 +21,18 @@ ROOT = b"/coordinator/"
 
 
 def errors_by_path(base_path: str, *, legacy_503: bool) -> Errors:
-    """Tell failures at addresses of system 1 as it did, and all others as OpenAI does."""
-    root = base_path.encode() + ROOT
+    """Tell failures at addresses of system 1 as it did, and all others as OpenAI does.
+
+    The control protocol has an envelope of its own.
+    """
+    base = base_path.encode()
+    root = base + ROOT
 
     def render(failure: Failure, path: bytes, request_id: str) -> tuple[int, bytes]:
         if path.startswith(root):
             return error_body(failure, InferCase(request_id, legacy_503=legacy_503))
+        if is_control(path.removeprefix(base)):
+            return failure.status, refusal(failure, request_id)
         return openai_error(failure)
 
     return render

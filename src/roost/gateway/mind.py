@@ -7,11 +7,13 @@ of its effects are one step that nothing can interrupt.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from roost.fleet import refusals
+from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
 from roost.gateway import accounts, perform
 from roost.gateway.alarm import Alarm
 
@@ -38,8 +40,15 @@ IDLE_TICK_S = 1.0
 class Mind:
     """Owns the coordinator, the links and the live turns of one gateway."""
 
-    def __init__(self, coordinator: Coordinator, metrics: Metrics, log: Log) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        metrics: Metrics,
+        log: Log,
+        telemetry: TelemetrySettings | None = None,
+    ) -> None:
         self.coordinator = coordinator
+        self.telemetry = Telemetry(telemetry or TelemetrySettings())
         self.metrics = metrics
         self.log = log
         self.links: dict[NodeId, NodeLink] = {}
@@ -68,7 +77,11 @@ class Mind:
 
     def expect(self, turn: Turn) -> None:
         """Look after a turn's client from now on; what it asks for is not complete yet."""
-        self.turns[turn.terms.request_id] = turn
+        terms = turn.terms
+        self.turns[terms.request_id] = turn
+        unix_ms = time.time_ns() // 1_000_000
+        asked = (terms.request_id, terms.tenant, turn.request.model)
+        self.telemetry.on_arrived(*asked, self.now_s, unix_ms)
         turn.is_expected = True
         turn.begin(self)
 
@@ -84,6 +97,8 @@ class Mind:
         del self.turns[request]
         if ending is not None:
             self.coordinator.on_departed(request, ending)
+        ended = Ended(str(ending), turn.spent, turn.first_text_s, turn.last_text_s)
+        self.telemetry.on_ended(request, ended, self.now_s)
         accounts.close(turn, self.metrics, self.log, self.now_s)
 
     def when_free(self, turn: Turn, wait_s: float, done: Freed) -> None:
@@ -105,11 +120,14 @@ class Mind:
     def started(self, turn: Turn, event: Started) -> None:
         """The current attempt holds a slot."""
         request = turn.terms.request_id
+        if turn.dispatch is not None:
+            self.telemetry.on_started(request, turn.dispatch.node, self.now_s)
         self._feed(self.coordinator.on_started(request, turn.attempt, event, self.now_s))
 
     def first_token(self, turn: Turn) -> None:
         """The current attempt has produced its first answer text."""
         request = turn.terms.request_id
+        self.telemetry.on_first_text(request)
         self._feed(self.coordinator.on_first_token(request, turn.attempt, self.now_s))
 
     def gap(self, seconds: float) -> None:
@@ -133,6 +151,7 @@ class Mind:
         """The current attempt has ended well."""
         request, attempt = turn.terms.request_id, turn.attempt
         now = self.now_s
+        self.telemetry.on_finished(request, event.reason)
         self._feed(self.coordinator.on_finished(request, attempt, event, turn.spoken(event), now))
 
     def failed(self, turn: Turn, failure: Failure) -> None:

@@ -29,6 +29,7 @@ from collections.abc import Iterable
 import msgspec
 
 from roost.backends.base import Prepared, SavedState
+from roost.core.about import NodeAbout
 from roost.core.events import StreamEvent
 from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
 from roost.core.snapshots import ModelOffer, NodeStatus, PullView
@@ -86,6 +87,7 @@ class Agent:
         self._vacating: set[int] = set()
         self._rss_bytes: int | None = None
         self._load_1m: float | None = None
+        self._about: NodeAbout | None = None
 
     # Links and their messages.
 
@@ -273,6 +275,11 @@ class Agent:
         self._rss_bytes, self._load_1m = rss_bytes, load_1m
         return self._finish(now)
 
+    def on_about(self, about: NodeAbout, now: float) -> list[Effect]:
+        """This node looked at itself; the next report carries it."""
+        self._about = about
+        return self._finish(now)
+
     def on_pulls(self, pulls: tuple[PullView, ...], now: float) -> list[Effect]:
         """Models are being fetched for operators; the next report carries how far they are."""
         self._pulls = pulls
@@ -329,6 +336,7 @@ class Agent:
             vacant=self._is_vacant,
             pulls=self._pulls,
             orders=self._orders.views(),
+            about=self._about,
         )
 
     def statistics(self) -> AgentStatistics:

@@ -12,7 +12,7 @@ from pathlib import Path
 from roost.core.machine import Device
 
 ROOT = Path("/")
-TOOL_TIMEOUT_S = 10.0
+TOOL_TIMEOUT_S = 5.0
 DEVICES_MAX = 64
 _MIB = 1024 * 1024
 _QUERY = "name,memory.total,memory.free,driver_version"

@@ -8,13 +8,16 @@ inbox; when that is full they wait, and behind them their backends and connectio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import TypeAlias
 
 import msgspec
 
-from roost.core.ids import ModelId, TenantId
+from roost.backends.base import Runtime
+from roost.core.about import NodeAbout
+from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer, PullView
 from roost.node.agent import Agent, AgentStatistics
 from roost.node.effects import Effect
@@ -46,6 +49,9 @@ from roost.wire.pump import Pump, PumpSettings
 
 IDLE_TICK_S = 60.0
 """Between two looks at an agent that has nothing to wait for."""
+
+Describe: TypeAlias = Callable[[Mapping[RuntimeId, Runtime]], Awaitable[NodeAbout]]
+"""Looks at the node and its runtimes."""
 
 
 class LoopSettings(msgspec.Struct, frozen=True):
@@ -87,6 +93,7 @@ class NodeLoop:
         self._hands.stop_grace_s = settings.stop_grace_s
         self._hands.keeper = Keeper(settings.keep)
         self._puller: Puller | None = None
+        self._describe: Describe | None = None
         self._last_link = 0
         self._is_draining = self._is_ending = self._is_leaving = False
         self._idle = asyncio.Event()
@@ -99,6 +106,10 @@ class NodeLoop:
     def pull_with(self, puller: Puller) -> None:
         """Have this fetch what operators want; without it the node takes no pulls."""
         self._puller = puller
+
+    def describe_with(self, describe: Describe) -> None:
+        """Have this look at the node for its reports, as often as it is measured."""
+        self._describe = describe
 
     async def run(self) -> None:
         """Serve until `stop` has done its work; a cancel stops everything at once."""
@@ -240,4 +251,7 @@ class NodeLoop:
         while True:
             rss_bytes, load_1m = await measure(list(self._hands.runtimes.values()))
             await self._hands.tell(partial(self._agent.on_telemetry, rss_bytes, load_1m))
+            if self._describe is not None:
+                about = await self._describe(self._hands.runtimes)
+                await self._hands.tell(partial(self._agent.on_about, about))
             await asyncio.sleep(self._settings.telemetry_s)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from roost.core.about import NodeAbout
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
 from roost.wire.messages import VERSION, Hello, Open, Order, Status
 
 _NAME_MAX = 128
+_LISTED_MAX = 256
 _ID_EXTRA = frozenset("._-:")
 
 
@@ -70,8 +72,22 @@ def _is_plausible(status: NodeStatus) -> bool:
     counts = [status.in_flight, status.max_in_flight]
     counts += [n for offer in status.models for n in (offer.slots, offer.ctx, offer.size_bytes)]
     counts += [n for one in status.pulls or () for n in (one.done_bytes, one.total_bytes or 0)]
+    counts += _of_about(status.about) if status.about is not None else ()
     counts += [slot.tokens for runtime in status.runtimes for slot in runtime.slots]
     return min(counts) >= 0 and all(map(_is_span, _figures(status)))
+
+
+def _of_about(about: NodeAbout) -> Iterator[int]:
+    """Numbers of what a node says of itself; so many of anything are one too many."""
+    memory, processor = about.memory, about.processor
+    lists = (about.devices, about.backends, about.runtimes, processor.features)
+    yield from (_LISTED_MAX - len(one) for one in lists)
+    yield from (processor.cores, processor.usable, processor.physical or 0)
+    yield from (memory.total_bytes or 0, memory.available_bytes or 0, memory.free_bytes or 0)
+    yield from (memory.limit_bytes or 0, memory.used_bytes or 0)
+    yield from (memory.swap_total_bytes or 0, memory.swap_free_bytes or 0)
+    yield from (size or 0 for one in about.devices for size in (one.total_bytes, one.free_bytes))
+    yield from (n or 0 for one in about.runtimes for n in (one.live, one.rss_bytes))
 
 
 def _figures(status: NodeStatus) -> Iterator[float | None]:
@@ -81,6 +97,10 @@ def _figures(status: NodeStatus) -> Iterator[float | None]:
         yield from (runtime.evict_in_s, runtime.unload_in_s)
     for load in status.loads or ():
         yield load.in_s
+    if status.about is not None:
+        yield status.about.processor.quota
+        for figures in status.about.runtimes:
+            yield from (figures.prefill_tokens_per_s, figures.decode_tokens_per_s)
 
 
 def _is_span(value: float | None) -> bool:

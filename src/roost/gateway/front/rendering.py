@@ -37,6 +37,7 @@ _PHRASES = {
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
+    406: "Not Acceptable",
     408: "Request Timeout",
     409: "Conflict",
     410: "Gone",

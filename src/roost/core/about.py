@@ -1,0 +1,50 @@
+"""VALUE: what a node says of its machine, its engines and its runtimes; advice, like any report."""
+
+from __future__ import annotations
+
+import msgspec
+
+from roost.core.choice import Accelerator
+from roost.core.ids import RuntimeId
+from roost.core.machine import Device, Memory, Processor
+
+
+class BackendAbout(msgspec.Struct, frozen=True):
+    """One backend of a node: whether it can be used there, and what it claims to do.
+
+    `claims` are names of `core.model.Capabilities`; `why` and `command` say what is in the way and
+    what to type, "" where nothing is or nothing helps.
+    """
+
+    name: str
+    usable: bool
+    version: str | None = None
+    accelerator: Accelerator = "cpu"
+    claims: tuple[str, ...] = ()
+    why: str = ""
+    command: str = ""
+
+
+class RuntimeAbout(msgspec.Struct, frozen=True):
+    """One runtime's own figures; unknown ones are None.
+
+    `live` counts sequences that hold a slot, the rates are those of its last answer. `states` says
+    whether what slots hold could be saved and brought back when that was tried at its start.
+    """
+
+    runtime: RuntimeId
+    live: int | None = None
+    rss_bytes: int | None = None
+    prefill_tokens_per_s: float | None = None
+    decode_tokens_per_s: float | None = None
+    states: bool | None = None
+
+
+class NodeAbout(msgspec.Struct, frozen=True):
+    """Everything a node says of itself beside what is there to be asked for."""
+
+    processor: Processor
+    memory: Memory
+    devices: tuple[Device, ...] = ()
+    backends: tuple[BackendAbout, ...] = ()
+    runtimes: tuple[RuntimeAbout, ...] = ()

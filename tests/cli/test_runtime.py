@@ -1,0 +1,100 @@
+"""`roost runtime`: the control plane of a gateway, as a person and a script see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import msgspec
+import pytest
+
+from roost.cli import main
+from roost.core.about import BackendAbout, NodeAbout
+from roost.core.ids import ModelId, NodeId
+from roost.core.machine import Memory, Processor
+from roost.core.snapshots import ModelOffer
+from roost.fleet.memory_views import memory_of
+from roost.fleet.promises import promises_of
+from roost.fleet.views import NodeView
+
+NODE = NodeView(
+    id=NodeId("n1"),
+    name="n1",
+    state="alive",
+    in_flight=0,
+    draining=False,
+    models=(ModelOffer(ModelId("tiny\x1b[2J"), 2, 64, backend="llama"),),
+    about=NodeAbout(
+        Processor("cpu", 2, 2),
+        Memory(2_000_000, 1_000_000),
+        backends=(BackendAbout("llama", usable=True, claims=("chat",)),),
+    ),
+)
+ANSWERS: dict[str, object] = {
+    "info": {"service": "roost", "backends": ["llama"], "limits": {"max_page_size": 100}},
+    "capabilities": {"nodes": [promises_of(NODE)]},
+    "memory": {"nodes": [memory_of(NODE, None)]},
+    "runtimes": {"runtimes": [{"node": "n1", "model": "tiny", "state": "ready", "kv_tokens": 7}]},
+    "observability": {"totals": {"started": 3}, "requests": []},
+}
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """Answers with what is written above."""
+
+    def do_GET(self) -> None:
+        """Find the answer by the last part of the path."""
+        odd = self.path.startswith("/odd/")
+        found = None if odd else ANSWERS.get(self.path.rpartition("/")[2])
+        body = msgspec.json.encode({"data": found} if found else {"data": 1})
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """Where such a gateway listens."""
+    server = HTTPServer(("127.0.0.1", 0), Gateway)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        ("info", ["service          roost", "backends         llama", "max_page_size 100"]),
+        ("capabilities", ["n1 (alive)", "generation.chat                      supported"]),
+        ("memory", ["n1: normal pressure, unknown memory", "2.0 MB in all, 1.0 MB free"]),
+        ("list", ["n1  tiny  -  ready  7  -  -"]),
+        ("requests", ["totals     started 3", "no request is known there"]),
+    ],
+)
+def test_each_view_is_told_in_lines(
+    action: str, words: list[str], url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not known is a dash or the word for it, and nothing reaches the terminal raw."""
+    assert main.run(["runtime", action, "--url", url]) == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in words)
+    assert "\x1b" not in told
+    assert main.run(["runtime", action, "--url", url, "--json"]) == 0
+    assert "data" in json.loads(capsys.readouterr().out)
+
+
+def test_an_answer_of_another_kind_is_said_to_be_one(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gateway of another release, or no roost at all."""
+    # Under another base the handler knows no answer for what is asked.
+    assert main.run(["runtime", "info", "--url", url + "/odd"]) == 1
+    assert "is it of another version?" in capsys.readouterr().err
