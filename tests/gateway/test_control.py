@@ -12,6 +12,7 @@ import pytest
 from roost import __version__
 from roost.core.about import BackendAbout, NodeAbout
 from roost.core.events import Delta, PrefillProgress, Started
+from roost.core.ids import ModelId
 from roost.core.machine import Memory, Processor
 from roost.core.snapshots import NodeStatus
 from roost.gateway.control_words import VERBS
@@ -157,6 +158,32 @@ async def test_requests_are_rows_for_their_tenant_and_counts_for_all(keyed: Stag
     assert b"hello" not in (await call(keyed, "root", "GET", "/roost/v1/observability")).body
     mine = data(await call(keyed, "bob", "GET", "/roost/v1/observability"))
     assert len(cast("list[object]", mine["requests"])) == 1
+
+
+async def test_what_nobody_can_do_is_refused_with_who_can(keyed: Stage) -> None:
+    """Before anything waits or loads: 400, the field, and the models that can."""
+    node = keyed.add_node()
+    await keyed.ready()
+    report = full_report()
+    able = msgspec.structs.replace(report.models[0], model=ModelId("able"), backend="other")
+    other = BackendAbout("other", usable=True, claims=("chat", "logprobs"))
+    about = msgspec.structs.replace(ABOUT, backends=(PUPPET, other))
+    node.report(msgspec.structs.replace(report, models=(*report.models, able), about=about))
+    await until(partial(_has_about, keyed), what="the node has described itself")
+    wanted = {**HELLO, "logprobs": True}
+    reply = await call(keyed, "ann", "POST", "/v1/chat/completions", wanted)
+    error = msgspec.json.decode(reply.body)["error"]
+    assert (reply.status, error["code"], error["param"]) == (400, "unsupported", "logprobs")
+    assert error["message"].endswith(
+        "which does no log probabilities. Models here that can: `able`."
+    )
+    assert node.opened == []
+    streamed = await call(keyed, "ann", "POST", "/v1/chat/completions", {**wanted, "stream": True})
+    assert streamed.status == 400
+    node.on_open = lambda opened: node.answer(opened, "yes")
+    assert (await call(keyed, "ann", "POST", "/v1/chat/completions", HELLO)).status == 200
+    wanted["model"] = "able"
+    assert (await call(keyed, "ann", "POST", "/v1/chat/completions", wanted)).status == 200
 
 
 def _has_about(stage: Stage) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from roost.fleet import refusals
+from roost.fleet.abilities import Abilities
 from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
 from roost.gateway import accounts, perform
 from roost.gateway.alarm import Alarm
@@ -51,6 +52,7 @@ class Mind:
         self.telemetry = Telemetry(telemetry or TelemetrySettings())
         self.metrics = metrics
         self.log = log
+        self._abilities = Abilities()
         self.links: dict[NodeId, NodeLink] = {}
         self.turns: dict[RequestId, Turn] = {}
         self._loop = asyncio.get_running_loop()
@@ -88,6 +90,10 @@ class Mind:
     def admit(self, turn: Turn) -> None:
         """Have the coordinator decide about a turn that is expected."""
         turn.is_expected = False
+        unable = self._abilities.refusal(turn.request)
+        if unable is not None:
+            turn.on_refused(unable)
+            return
         terms, model, said = turn.terms, turn.request.model, turn.relay.said
         self._feed(self.coordinator.on_request(terms, model, self.now_s, said))
 
@@ -194,6 +200,7 @@ class Mind:
         now = self.now_s
         for runtime in link.new_runtimes(message.status.runtimes):
             self.metrics("roost_runtime_load_seconds", runtime.model).observe(runtime.load_s or 0.0)
+        self._abilities.on_report(link.node, message.status)
         self._feed(self.coordinator.on_node_status(link.node, message.seq, message.status, now))
         if link.node in self._awaited:
             self._awaited.pop(link.node).set()
@@ -220,6 +227,7 @@ class Mind:
         """A link has ended, for whatever reason."""
         if self.links.get(link.node) is link:
             del self.links[link.node]
+            self._abilities.on_left(link.node)
             self._feed(self.coordinator.on_node_left(link.node, self.now_s))
             self._reported(link.node)
 

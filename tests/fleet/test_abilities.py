@@ -1,0 +1,102 @@
+"""What nobody can do is refused with who can; what is not known is let through."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from roost.core.about import BackendAbout, NodeAbout
+from roost.core.ids import ModelId, NodeId
+from roost.core.machine import Memory, Processor
+from roost.core.request import ChatPrompt, GenerateRequest, Message, TextPrompt
+from roost.core.snapshots import ModelOffer, NodeStatus
+from roost.fleet.abilities import Abilities
+
+ONE, TWO = NodeId("one"), NodeId("two")
+CHAT = GenerateRequest(ModelId("m"), ChatPrompt((Message("user", "hello"),)))
+TEXT = GenerateRequest(ModelId("m"), TextPrompt("hello"))
+SURE = msgspec.structs.replace(CHAT, top_logprobs=0)
+
+
+def report(*claims: str, model: str = "m", has_chat: bool = True, says: bool = True) -> NodeStatus:
+    """A node with one model on a backend that claims this."""
+    about = NodeAbout(
+        Processor(None, 1, 1),
+        Memory(),
+        backends=(BackendAbout("b", usable=True, claims=claims),),
+    )
+    offer = ModelOffer(ModelId(model), 1, 64, has_chat=has_chat, backend="b")
+    return NodeStatus((offer,), (), 0, 1, about=about if says else None)
+
+
+def refused(abilities: Abilities, request: GenerateRequest) -> str:
+    """Give the words of a refusal, "" for none."""
+    failure = abilities.refusal(request)
+    assert failure is None or failure.reason == "unsupported"
+    return failure.message if failure else ""
+
+
+def test_a_lack_is_named_with_its_field_and_backend() -> None:
+    """What is missing first, in the order in which it is asked for."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report("chat", "completion"))
+    assert refused(abilities, CHAT) == refused(abilities, TEXT) == ""
+    failure = abilities.refusal(SURE)
+    assert failure is not None
+    assert failure.param == "logprobs"
+    assert failure.message == (
+        "The model `m` runs on b, which does no log probabilities. No model here can."
+    )
+    abilities.on_report(ONE, report("logprobs"))
+    failure = abilities.refusal(SURE)
+    assert failure is not None
+    assert failure.param == "messages"
+
+
+def test_a_model_without_a_template_says_so() -> None:
+    """Its backend could chat; the model cannot, and completes text all the same."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report("chat", "completion", has_chat=False))
+    abilities.on_report(TWO, report("chat", model="talker"))
+    assert refused(abilities, TEXT) == ""
+    assert refused(abilities, CHAT) == (
+        "The model `m` has no chat template: it can complete text, but it cannot chat. "
+        "Models here that can: `talker`."
+    )
+
+
+def test_one_who_can_is_enough_and_so_is_one_who_does_not_say() -> None:
+    """Only what nobody can do is refused."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report("chat"))
+    assert refused(abilities, SURE)
+    abilities.on_report(TWO, report("chat", "logprobs"))
+    assert refused(abilities, SURE) == ""
+    abilities.on_left(TWO)
+    assert refused(abilities, SURE)
+    abilities.on_report(TWO, report(says=False))
+    assert refused(abilities, SURE) == ""
+
+
+@pytest.mark.parametrize("request_", [CHAT, TEXT, SURE])
+def test_a_model_that_nobody_has_is_not_this_refusal(request_: GenerateRequest) -> None:
+    """Others say better that it does not exist; a backend that is not described is unknown."""
+    abilities = Abilities()
+    assert refused(abilities, request_) == ""
+    abilities.on_report(ONE, report("nothing", model="other"))
+    assert refused(abilities, request_) == ""
+    odd = report("nothing")
+    unknown = msgspec.structs.replace(odd.models[0], backend="elsewhere")
+    abilities.on_report(ONE, msgspec.structs.replace(odd, models=(unknown,)))
+    assert refused(abilities, request_) == ""
+    abilities.on_left(TWO)
+
+
+def test_few_models_are_named() -> None:
+    """Five, by name, however many there are."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report())
+    for number in range(9):
+        node = NodeId(f"n{number}")
+        abilities.on_report(node, report("chat", model=f"t{number}"))
+    assert refused(abilities, CHAT).endswith("can: `t0`, `t1`, `t2`, `t3`, `t4`.")
