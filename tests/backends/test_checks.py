@@ -38,7 +38,7 @@ def failure_of(request: GenerateRequest) -> Failure:
 def test_sampling_is_in_range_or_refused_by_name(name: str, value: object) -> None:
     """What passes is a number in the range that the vocabulary states; the rest names its field."""
     request = replace(TEXT, sampling=replace(Sampling(), **{name: value}))
-    real, whole = checks._REAL, checks._WHOLE  # noqa: SLF001 - the table is what is tested
+    real, whole = checks.REAL, checks.WHOLE
     low, high = {**real, **whole}[name]
     fits = isinstance(value, int | float if name in real else int) and not isinstance(value, bool)
     if fits and low <= value <= high:  # type: ignore[operator]

@@ -16,7 +16,7 @@ from roost.errors import RoostError, fail
 STOPS_MAX = 16
 STOP_CHARS_MAX = 4096
 TOP_LOGPROBS_MAX = 20
-_REAL = {
+REAL = {
     "temperature": (0.0, 2.0),
     "top_p": (0.0, 1.0),
     "min_p": (0.0, 1.0),
@@ -24,7 +24,7 @@ _REAL = {
     "frequency_penalty": (-2.0, 2.0),
 }
 _STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
-_WHOLE = {"top_k": (0, 1_000_000), "seed": (0, 2**32 - 1)}
+WHOLE = {"top_k": (0, 1_000_000), "seed": (0, 2**32 - 1)}
 
 
 def check_request(request: GenerateRequest) -> None:
@@ -44,12 +44,12 @@ def check_request(request: GenerateRequest) -> None:
 
 
 def _check_sampling(sampling: Sampling) -> None:
-    for name, (low, high) in _REAL.items():
+    for name, (low, high) in REAL.items():
         value = getattr(sampling, name)
         # A comparison with NaN is false, so NaN is outside every range.
         if value is not None and not (_is_number(value) and low <= value <= high):
             raise fail("bad_request", f"{name} must be from {low:g} to {high:g}.", param=name)
-    for name, (least, most) in _WHOLE.items():
+    for name, (least, most) in WHOLE.items():
         value = getattr(sampling, name)
         if value is not None and not _whole_in(value, least, most):
             message = f"{name} must be a whole number from {least} to {most}."

@@ -21,6 +21,7 @@ VERBS: dict[str, str] = {
     "cache": "list or remove what is kept on disk and can be done without",
     "backends": "list the engines there are, or say why a model runs on which",
     "doctor": "say what is wrong with this machine, and what to do",
+    "parameters": "list what a request may ask for, and which backends heed it",
     "estimate": "say what memory a model would take, before it is loaded",
     "runtime": "show what a running gateway can do, its memory, runtimes and requests",
     "fleet": "show the nodes of a running gateway",
