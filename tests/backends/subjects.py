@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.host import Hosted, HostedRuntime
+from roost.backends.command import Command
+from roost.backends.host import Hosted
+from roost.backends.host_runtime import HostedRuntime
 from roost.backends.llama_runtime import LlamaRuntime
 from roost.backends.llama_server import LlamaServer
 from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
@@ -104,4 +108,23 @@ def toy(folder: Path, **model: object) -> Subject:
         fake_manifest(folder, **model),
         settings_in(folder),
         kill_server,
+    )
+
+
+RUNNER = Path(__file__).parents[2] / "docs/examples/runner.py"
+
+
+def runner(folder: Path, *argv: str, **card: object) -> Subject:
+    """Give the backend of foreign runners, with the documented example or another program."""
+    path = folder / "card.toml"
+    told = {
+        "backend": "command",
+        "argv": argv or (sys.executable, str(RUNNER), "0.002"),
+        "ctx": 1024,
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in (told | card).items()]
+    path.write_text("\n".join(lines))
+    manifest = msgspec.structs.replace(fake_manifest(folder), path=str(path), format="command")
+    return Subject(
+        Command(), key_of("command", ctx=1024), manifest, settings_in(folder), kill_server
     )

@@ -12,6 +12,7 @@ from roost.backends.host import Hosted
 from roost.backends.toy import LIBRARY
 from roost.core.request import GenerateRequest, Sampling, TextPrompt
 from roost.errors import RoostError
+from roost.gateway.loop import run
 from roost.testing.conformance import Subject
 from tests.backends.subjects import MODEL, toy
 from tests.children import living
@@ -35,6 +36,20 @@ async def test_a_missing_library_says_what_to_type(tmp_path: Path) -> None:
     assert message.startswith("Toy is not installed. Type: ")
     assert "[toy]" in message
     assert not (tmp_path / "runtime.log").exists()
+
+
+@pytest.mark.slow
+def test_it_runs_on_the_loop_of_a_server(tmp_path: Path) -> None:
+    """`roost serve` has another event loop than these tests, with transports of its own."""
+    subject = toy(tmp_path)
+
+    async def lives() -> None:
+        runtime = await subject.backend.start(
+            subject.key, subject.manifest, subject.settings, lambda _: None
+        )
+        await runtime.stop(5.0)
+
+    run(lives())
 
 
 @pytest.mark.slow
@@ -68,12 +83,12 @@ async def test_a_start_that_nobody_waits_for_leaves_no_process(
     tmp_path: Path, eventually: Eventually
 ) -> None:
     """A cancelled start is over when its process is."""
-    subject, told = toy(tmp_path, load_ms=60_000), list[float]()
+    subject = toy(tmp_path, load_ms=60_000)
     async with asyncio.TaskGroup() as tasks:
         starting = tasks.create_task(
-            subject.backend.start(subject.key, subject.manifest, subject.settings, told.append)
+            subject.backend.start(subject.key, subject.manifest, subject.settings, lambda _: None)
         )
-        await eventually(lambda: len(told) > 1)
+        await eventually((tmp_path / "runtime.log").exists)
         starting.cancel()
     assert living() == []
 

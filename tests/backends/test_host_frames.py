@@ -15,10 +15,12 @@ from roost.backends.host_answer import Answer
 from roost.backends.host_engine import Running
 from roost.backends.host_frames import (
     LENGTH,
+    LINES,
     Began,
     Cancel,
     Filled,
     Flow,
+    Lines,
     Loaded,
     Over,
     Run,
@@ -53,6 +55,38 @@ def test_frames_come_out_as_they_went_in(frames: list[bytes], data: st.DataObjec
         found += splitter.push(stream[:size])
         stream = stream[size:]
     assert found == frames
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda b: b.replace(b"\n", b"x"))), st.data())
+def test_lines_come_out_as_they_went_in(lines: list[bytes], data: st.DataObject) -> None:
+    """However the bytes arrive, the lines are the same; blank ones are none."""
+    stream = b"".join(one + b"\n" for one in lines)
+    cut, found = Lines(), list[bytes]()
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        found += cut.push(stream[:size])
+        stream = stream[size:]
+    assert found == [one for one in lines if one.strip()]
+
+
+def test_a_line_has_a_limit() -> None:
+    """One that is too long is refused, complete or not."""
+    for data in (b"x" * 11, b"x" * 11 + b"\n"):
+        with pytest.raises(ValueError, match="too long"):
+            Lines(10).push(data)
+    cut = Lines(10)
+    assert cut.push(b"x" * 6) == []
+    with pytest.raises(ValueError, match="too long"):
+        cut.push(b"x" * 6)
+
+
+def test_text_and_raw_are_the_same_to_a_reader() -> None:
+    """A runner that has whole characters need not encode them."""
+    answer = Answer(0, prepared())
+    answer.on_word(Began(7))
+    said = LINES.read(b'{"type":"said","run":7,"token":5,"text":"\xc3\xa4"}')
+    assert isinstance(said, Said)
+    assert answer.on_word(said) == [Delta("ä", 1)]
 
 
 def test_a_frame_has_a_limit() -> None:

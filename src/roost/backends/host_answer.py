@@ -95,7 +95,7 @@ class Answer:
         events = self._started(0)
         choices = (said.choice,) if said.choice and self._top is not None else ()
         ids = (said.token,) if self._by_token else ()
-        delta = self._deltas.push(self._utf8.push(said.raw), 1, choices, ids)
+        delta = self._deltas.push(self._utf8.push(said.raw) + said.text, 1, choices, ids)
         if delta:
             events.append(delta)
         if self._deltas.stop_text is not None:

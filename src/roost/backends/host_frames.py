@@ -24,7 +24,8 @@ Every `Run` is answered by exactly one `Over`, after which its slot is free; eve
 from __future__ import annotations
 
 import struct
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -160,11 +161,12 @@ class Filled(msgspec.Struct, frozen=True, tag="filled"):
 
 
 class Said(msgspec.Struct, frozen=True, tag="said", omit_defaults=True, gc=False):
-    """One more token: its bytes, which may be half a character, or none."""
+    """One more token: its bytes, which may be half a character, or its text, or neither."""
 
     run: int
     token: int
     raw: bytes = b""
+    text: str = ""
     choice: TokenChoice | None = None
 
 
@@ -191,12 +193,18 @@ Step: TypeAlias = Began | Filled | Said
 Word: TypeAlias = Hello | Loading | Loaded | Broken | Tokenized | Refused | Step | Over
 
 _encoder = msgspec.msgpack.Encoder()
+_json = msgspec.json.Encoder()
 
 
 def pack(value: Order | Word) -> bytes:
     """Write a frame."""
     data = _encoder.encode(value)
     return LENGTH.pack(len(data)) + data
+
+
+def line(value: Order | Word) -> bytes:
+    """Write a line."""
+    return _json.encode(value) + b"\n"
 
 
 class Splitter:
@@ -221,3 +229,36 @@ class Splitter:
             at = end
         self._rest = data[at:]
         return frames
+
+
+class Lines:
+    """Cuts bytes that arrive in any pieces into lines; empty ones are none."""
+
+    def __init__(self, max_bytes: int = FRAME_MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._rest: list[bytes] = []
+        self._kept = 0
+
+    def push(self, data: bytes) -> list[bytes]:
+        """Give the lines that are complete now; raises `ValueError` for one that is too long."""
+        *whole, rest = data.split(b"\n")
+        if whole:
+            whole[0] = b"".join((*self._rest, whole[0]))
+            self._rest, self._kept = [], 0
+        self._rest.append(rest)
+        self._kept += len(rest)
+        if max(self._kept, *map(len, whole), 0) > self._max_bytes:
+            raise ValueError("a line is too long")
+        return [one for one in whole if one.strip()]
+
+
+class Spelling(NamedTuple):
+    """A way to write the words, from the node's side."""
+
+    write: Callable[[Order], bytes]
+    splitter: Callable[[], Splitter | Lines]
+    read: Callable[[bytes], Word]
+
+
+FRAMES = Spelling(pack, Splitter, msgspec.msgpack.Decoder(Word).decode)
+LINES = Spelling(line, Lines, msgspec.json.Decoder(Word).decode)

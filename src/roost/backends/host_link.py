@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from typing import cast
 
 import msgspec
 
@@ -17,6 +18,7 @@ from roost.backends.base import Prepared, SlotUse
 from roost.backends.child import Child
 from roost.backends.host_answer import Answer
 from roost.backends.host_frames import (
+    FRAMES,
     VERSION,
     Began,
     Broken,
@@ -31,12 +33,11 @@ from roost.backends.host_frames import (
     Refused,
     Run,
     Said,
-    Splitter,
+    Spelling,
     Step,
     Tokenize,
     Tokenized,
     Word,
-    pack,
 )
 from roost.core.events import StreamEvent
 from roost.errors import Failure, fail
@@ -46,8 +47,6 @@ UNREAD_MAX = 256
 
 UNSENT_MAX_BYTES = 128 * 1024 * 1024
 """Orders that wait for a child that does not read; more than any number of honest prompts."""
-
-_decoder = msgspec.msgpack.Decoder(Word)
 
 
 class Stream:
@@ -137,14 +136,17 @@ class HostLink(asyncio.Protocol):
         child: Child,
         on_progress: Callable[[float], None],
         at_end: Callable[[], None] | None = None,
+        spelling: Spelling = FRAMES,
     ) -> None:
         self.child = child
         self.stopping = False
         self.loaded: asyncio.Future[Loaded] = asyncio.get_running_loop().create_future()
         self._on_progress = on_progress
         self._at_end = at_end
+        self._part = 0.0
         self._cause = "it ended unexpectedly"
-        self._splitter = Splitter()
+        self._spelling = spelling
+        self._splitter = spelling.splitter()
         self._socket: asyncio.Transport | None = None
         self._streams: dict[int, Stream] = {}
         self._asked: dict[int, asyncio.Future[tuple[int, tuple[int, ...]]]] = {}
@@ -157,14 +159,14 @@ class HostLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember where to write."""
-        assert isinstance(transport, asyncio.Transport)
-        self._socket = transport
+        # Asserting the class would refuse the transports of other event loops.
+        self._socket = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """Sort what has arrived; whatever is no word of the protocol is the end of the child."""
         try:
             for frame in self._splitter.push(data):
-                self._on_word(_decoder.decode(frame))
+                self._on_word(self._spelling.read(frame))
         except (ValueError, msgspec.DecodeError):
             self.condemn("it broke the protocol")
 
@@ -173,6 +175,12 @@ class HostLink(asyncio.Protocol):
         if not self.ended:
             self._cause = cause
         self.child.kill()
+
+    def progress(self, part: float) -> None:
+        """Tell how much of the model is loaded, if that is more than was told before."""
+        if part > self._part:
+            self._part = part
+            self._on_progress(part)
 
     def on_death(self) -> None:
         """The process has ended: tell everybody who waits for a word of it."""
@@ -203,7 +211,7 @@ class HostLink(asyncio.Protocol):
         """Write an order, unless nobody is there to read it."""
         if self.ended or self._socket is None:
             return
-        self._socket.write(pack(order))
+        self._socket.write(self._spelling.write(order))
         if self._socket.get_write_buffer_size() > UNSENT_MAX_BYTES:
             self.condemn("it does not read what it is told")
 
@@ -274,7 +282,7 @@ class HostLink(asyncio.Protocol):
         elif self.loaded.done():
             raise ValueError("it has loaded its model already")
         elif isinstance(word, Loading):
-            self._on_progress(min(1.0, max(0.0, word.part)))
+            self.progress(min(1.0, max(0.0, word.part)))
         elif isinstance(word, Broken):
             self.loaded.set_exception(fail("load_failed", word.message))
         else:

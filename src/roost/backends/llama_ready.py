@@ -18,6 +18,7 @@ from roost.backends.llama_link import Link
 from roost.backends.llama_places import remove_folder
 from roost.backends.llama_runtime import Belongings, Facts, LlamaRuntime
 from roost.backends.llama_states import LlamaStates, ProbePlan, probed
+from roost.backends.loading import guessed_part
 from roost.backends.render import renderer_for
 from roost.core.model import Manifest, RuntimeKey
 from roost.errors import fail
@@ -26,7 +27,6 @@ POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.25
 POLL_GROWTH = 1.3
 LOG_LINES = 80
-LOADED_SHARE = 0.9
 _CAUSES = re.compile(r"error loading model: (.+)|(the program cannot be started: .+)|error: (.+)")
 _PATH = re.compile(r"\S*/\S+")
 
@@ -109,7 +109,7 @@ class Starting:
         while not await link.healthy():
             if link.died.is_set():
                 raise fail("load_failed", _why(link.child))
-            part = max(part, _loaded(link.child, self._manifest))
+            part = max(part, guessed_part(link.child, self._manifest.size_bytes))
             on_progress(part)
             await link.pause(wait_s)
             wait_s = min(wait_s * POLL_GROWTH, POLL_MAX_S)
@@ -140,19 +140,6 @@ class Starting:
         if not (self._manifest.add_bos and self._manifest.bos):
             return ()
         return (await link.tokenize([self._manifest.bos], special=True))[:1]
-
-
-def _loaded(child: Child, manifest: Manifest) -> float:
-    """Guess how much of the model is in memory: its file becomes resident as it is read.
-
-    Buffers of its own come on top, so beyond `LOADED_SHARE` of the file the guess grows ever more
-    slowly and never ends: a load that still gets on has to be told from one that hangs.
-    """
-    rss_bytes = child.rss_bytes()
-    if rss_bytes is None or manifest.size_bytes < 1:
-        return 0.0
-    share = rss_bytes / manifest.size_bytes
-    return share if share < LOADED_SHARE else 1 - (1 - LOADED_SHARE) * LOADED_SHARE / share
 
 
 def _why(child: Child) -> str:

@@ -32,6 +32,12 @@ def _scripted(_llama_server_path: str) -> Backend:
     return ScriptedBackend()
 
 
+def _command(_llama_server_path: str) -> Backend:
+    from roost.backends.command import Command
+
+    return Command()
+
+
 def _own(_llama_server_path: str) -> Found:
     return Found(usable=True, version=f"roost {__version__}")
 
@@ -77,6 +83,7 @@ _LLAMA: dict[Accelerator, int] = {
 _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
+    "command": _Entry(_command, _own, ("command",), {"cpu": 1}),
     **_hosted("roost.backends.toy", ("toy",), {"cpu": 1}),
 }
 HOSTED = tuple(name for name, entry in _ENTRIES.items() if entry.hosts)

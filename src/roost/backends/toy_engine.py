@@ -139,7 +139,7 @@ class ToyEngine:
             token = drawn(weights, job.sampling, dice)
             slot.push(token)
             choice = None if job.top_logprobs is None else chosen(weights, token, job.top_logprobs)
-            yield Said(job.run, token, _raw(token), choice)
+            yield Said(job.run, token, _raw(token), choice=choice)
             if token >= BOS:
                 return "stop"
         return "length"

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from roost.core.card import CARD_MAX_BYTES, Card, is_card, read_card
 from roost.errors import RoostError, fail
 from roost.store import ggml
+from roost.store.card_facts import facts_of
 from roost.store.gguf import TRUNCATED, Header, read_header
 from roost.store.parts import check_shards
 from roost.store.vocabulary import Facts, read_facts
@@ -54,6 +56,8 @@ def inspect(*paths: Path) -> Facts:
     Raises `bad_request` with a verdict. Headers are read, never mapped: a file cut short by
     somebody else while it is mapped would end this process with a bus error.
     """
+    if (card := _read_card(paths[0])) is not None:
+        return facts_of(card)
     head, header = _read_header(paths[0])
     headers = (header, *(_read_header(path)[1] for path in paths[1:]))
     check_shards(headers)
@@ -79,6 +83,15 @@ def check_unchanged(manifest: Manifest) -> None:
     except RoostError as error:
         advice = "On the node run: roost models verify"
         raise fail("load_failed", f"{error.failure.message} {advice}") from error
+
+
+def _read_card(path: Path) -> Card | None:
+    """Read a file that can be a card and no weights; None for any other."""
+    if take_stamp(path).size_bytes > CARD_MAX_BYTES:
+        return None
+    with _readable():
+        data = path.read_bytes()
+    return read_card(data) if is_card(data) else None
 
 
 def _read_header(path: Path) -> tuple[bytes, Header]:

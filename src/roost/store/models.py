@@ -17,6 +17,7 @@ from typing import Literal
 
 import msgspec
 
+from roost.core.card import CARDS
 from roost.core.ids import ModelId
 from roost.core.model import Manifest, ModelFile
 from roost.errors import RoostError, fail
@@ -131,6 +132,9 @@ class ModelStore:
     def install(self, incoming: Incoming, progress: Progress = ignore) -> Manifest:
         """Check finished files, move them to their place and list them; raises `bad_request`."""
         facts = inspect(*incoming.files)
+        if facts.format in CARDS and not incoming.source.startswith("file:"):
+            message = "That is a card. It names what to run, so it has to lie on this machine."
+            raise fail("bad_request", message)
         files = _described(incoming.files, incoming.digests, progress)
         found = digest_of(files)
         with translated(), locked(self._lock):
@@ -373,6 +377,7 @@ def _manifest(model: ModelId, files: tuple[ModelFile, ...], facts: Facts) -> Man
         path=files[0].path,
         size_bytes=sum(file.size_bytes for file in files),
         digest=digest_of(files),
+        format=facts.format,
         architecture=facts.architecture,
         ctx_train=facts.ctx_train,
         vocab_size=facts.vocab_size,

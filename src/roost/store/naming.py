@@ -58,7 +58,7 @@ def quantisation(file_name: str) -> str:
 
 
 def _stem(file_name: str) -> str:
-    return _SHARD.sub("", re.sub(r"\.gguf$", "", file_name, flags=re.IGNORECASE))
+    return _SHARD.sub("", re.sub(r"\.(gguf|toml)$", "", file_name, flags=re.IGNORECASE))
 
 
 def _plain(text: str) -> str:

@@ -35,6 +35,7 @@ class Facts(msgspec.Struct, frozen=True):
     """Facts of a model as its file states them; fields mean what they mean in `Manifest`."""
 
     name: str = ""
+    format: str = "gguf"
     licence: str = ""
     architecture: str = ""
     ctx_train: int = 0

@@ -1,0 +1,25 @@
+"""DECIDER: what roost needs to know of a model, as its card says."""
+
+from __future__ import annotations
+
+from roost.core.card import Card, Runner
+from roost.store.vocabulary import Facts
+
+ASKED = ("chat", "completion")
+
+
+def facts_of(card: Card) -> Facts:
+    """Take the facts from a card; one without a template is for completions alone."""
+    if not isinstance(card, Runner):
+        # A server renders its own template, which nobody here ever sees.
+        return Facts(format="openai_http", ctx_train=card.ctx, chat_template="", tasks=ASKED)
+    return Facts(
+        format="command",
+        ctx_train=card.ctx,
+        chat_template=card.chat_template,
+        bos=card.bos,
+        eos=card.eos,
+        add_bos=card.add_bos,
+        control_tokens=card.control_tokens,
+        tasks=ASKED if card.chat_template is not None else ("completion",),
+    )

@@ -1,0 +1,108 @@
+"""Cards are installed as models are, from this machine alone, and say what is wrong in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roost.core.card import Runner, is_card, read_card
+from roost.errors import RoostError
+from roost.store.home import Home
+from roost.store.models import Incoming, ModelStore
+
+CARD = """
+backend = "command"
+argv = ["/opt/runner", "--quiet"]
+path = "/models/phi3"
+ctx = 4096
+bos = "<s>"
+control_tokens = ["<s>"]
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ModelStore:
+    """Give an empty store."""
+    return ModelStore(Home.open(tmp_path / "home"))
+
+
+def written(folder: Path, text: str) -> Path:
+    """Write a card."""
+    path = folder / "Phi3.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_card_is_read() -> None:
+    """Every field is taken, and what is not said stays open."""
+    argv = ("/opt/runner", "--quiet")
+    card = Runner(argv, 4096, "/models/phi3", bos="<s>", control_tokens=("<s>",))
+    assert read_card(CARD.encode()) == card
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_card_is_installed_as_a_model(store: ModelStore, tmp_path: Path, link: bool) -> None:
+    """Its manifest says what serves it; without a template it is for completions alone."""
+    path = written(tmp_path, CARD)
+    manifest = store.add_file(path, link=link)
+    assert (manifest.id, manifest.format, manifest.ctx_train) == ("phi3", "command", 4096)
+    assert (manifest.chat_template, manifest.tasks) == (None, ("completion",))
+    assert (manifest.path == str(path)) is link
+    assert store.list() == (manifest,)
+    assert store.verify("phi3").verdict == "good"
+
+
+def test_one_with_a_template_chats(store: ModelStore, tmp_path: Path) -> None:
+    """The template is the manifest's, rendered as any other one."""
+    manifest = store.add_file(written(tmp_path, CARD + 'chat_template = "x"'), link=False)
+    assert manifest.chat_template == "x"
+    assert manifest.tasks == ("chat", "completion")
+
+
+def test_a_card_that_changes_is_another_model(store: ModelStore, tmp_path: Path) -> None:
+    """A linked card that is edited has another digest, so its runtimes are others too."""
+    path = written(tmp_path, CARD)
+    before = store.add_file(path, link=True)
+    path.write_text(CARD.replace("4096", "2048"))
+    after = store.get("phi3")
+    assert after.ctx_train == 2048
+    assert after.digest != before.digest
+
+
+def test_cards_from_elsewhere_are_refused(store: ModelStore, tmp_path: Path) -> None:
+    """A card names a program, so none is taken out of a package or from a hub."""
+    for source in ("hf:org/repo/phi3.gguf", "pypi:phi3==1"):
+        part = written(tmp_path, CARD)
+        with pytest.raises(RoostError, match="has to lie on this machine"):
+            store.install(Incoming((part,), "phi3.gguf", source))
+    assert store.list() == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('backend = "command\n', "no TOML"),
+        ('backend = "vllm"\nctx = 9', "'vllm'"),
+        ('backend = "command"\nargv = []\nctx = 9', "argv"),
+        ('backend = "command"\nargv = ["x"]', "ctx"),
+        ('backend = "command"\nargv = ["x"]\nctx = 1', "ctx"),
+        ('backend = "command"\nargv = ["x"]\nctx = 9\npath = "here"', "path"),
+        ('backend = "command"\nargv = ["x"]\nctx = 9\nkey = "y"', "key"),
+        ('backend = "command"\nargv = ["x"]\nctx = 9\nbos = "\ud800"', "no TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_card_is_said(text: str, what: str) -> None:
+    """The field at fault is named."""
+    with pytest.raises(RoostError, match=what) as caught:
+        read_card(text.encode("utf-8", "surrogatepass"))
+    assert caught.value.failure.reason == "bad_request"
+
+
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [(b"backend = 1", True), (b"# one\nbackend=", True), (b"GGUF\0backend =", False), (b"", False)],
+)
+def test_cards_are_told_from_weights(head: bytes, found: bool) -> None:
+    """By what they say, not by what they are called."""
+    assert is_card(head) is found
