@@ -1,4 +1,4 @@
-"""SHELL: where a child listens: a socket in a folder of this user's alone."""
+"""SHELL: where a child listens: a socket in a folder of this user's, or a port held for it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import shutil
 import socket
 import tempfile
 from pathlib import Path
+from typing import Self
 
 from roost.errors import fail
 
 PREFIX = "r"
+LOOPBACK = "127.0.0.1"
+PORT_TRIES = 64
 SOCKET_PATH_MAX_BYTES = 100
 """The kernel's limit is 108 on Linux and 104 on macOS, the final zero included."""
 
@@ -53,12 +56,38 @@ def has_unix_sockets() -> bool:
     return hasattr(socket, "AF_UNIX")
 
 
-def free_port() -> int:
-    """Find a port of 127.0.0.1 that was free a moment ago.
+class Ports:
+    """Ports of 127.0.0.1 that no other start on this machine chooses while the block runs.
 
-    Somebody may be quicker; then the load fails, and those who decide about retries decide.
+    To be held until the child listens. A port is taken by the UDP port of the same number, which
+    nobody else has a use for: the kernel lets one process have it, and takes it back however that
+    ends. Programs that know nothing of this may still be quicker; then the load fails, and those
+    who decide about retries decide.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+
+    def __init__(self) -> None:
+        self._signs: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sign in self._signs:
+            sign.close()
+
+    def take(self) -> int:
+        """Choose one; raises `load_failed` where there is none."""
+        for _ in range(PORT_TRIES):
+            with socket.socket() as probe:
+                probe.bind((LOOPBACK, 0))
+                port: int = probe.getsockname()[1]
+                # While the probe holds it, nobody else is given it.
+                sign = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                try:
+                    sign.bind((LOOPBACK, port))
+                except OSError:
+                    sign.close()
+                    continue
+                self._signs.append(sign)
+                return port
+        raise fail("load_failed", "No port of this machine is free for a runtime.")

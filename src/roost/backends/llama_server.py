@@ -21,7 +21,7 @@ from roost.backends.child import Program
 from roost.backends.install import install_command
 from roost.backends.llama_argv import Launch
 from roost.backends.llama_places import (
-    free_port,
+    Ports,
     has_unix_sockets,
     make_private,
     private_folder,
@@ -76,23 +76,28 @@ class LlamaServer:
         """Start a server and wait until the model is loaded; see `base.Backend.start`."""
         on_progress(0.0)
         folder = private_folder(settings.workdir)
-        try:
-            wanted = _launch(key, manifest, folder, settings.state_folder)
-            launch, program = await self._plan(wanted, settings)
-        except BaseException:
-            remove_folder(folder)
-            raise
-        starting = Starting(key, manifest, settings, launch, folder)
-        try:
-            runtime = await starting.run(program, on_progress)
-        except BaseException:
-            await starting.undo()
-            raise
+        with Ports() as ports:
+            try:
+                wanted = _launch(key, manifest, folder, settings.state_folder)
+                launch, program = await self._plan(wanted, settings, ports)
+            except BaseException:
+                remove_folder(folder)
+                raise
+            starting = Starting(key, manifest, settings, launch, folder)
+            try:
+                runtime = await starting.run(program, on_progress)
+            except BaseException:
+                await starting.undo()
+                raise
         on_progress(1.0)
         return runtime
 
-    async def _plan(self, launch: Launch, settings: StartSettings) -> tuple[Launch, Program]:
+    async def _plan(
+        self, launch: Launch, settings: StartSettings, ports: Ports
+    ) -> tuple[Launch, Program]:
         """Choose the program, and TCP for one that cannot listen on a socket in a folder."""
+        if not has_unix_sockets():
+            launch = msgspec.structs.replace(launch, socket="", port=ports.take())
         if self._server_path is None:
             if find_spec("xllamacpp") is None:
                 command = install_command("llama")
@@ -101,8 +106,8 @@ class LlamaServer:
             stdin, memory = msgspec.json.encode(launch), settings.memory_max_bytes
             return launch, Program(wheel, settings.log_path, stdin, memory_max_bytes=memory)
         help_text = await _help_of(self._server_path)
-        if llama_argv.HELP_SIGN not in help_text:
-            launch = msgspec.structs.replace(launch, socket="", port=free_port())
+        if launch.socket and llama_argv.HELP_SIGN not in help_text:
+            launch = msgspec.structs.replace(launch, socket="", port=ports.take())
         argv = (self._server_path, *llama_argv.arguments(launch, help_text))
         memory = settings.memory_max_bytes
         return launch, Program(argv, settings.log_path, memory_max_bytes=memory)
@@ -115,7 +120,6 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str
     key_path.write_text(secret)
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
     ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
-    unix = has_unix_sockets()
     if state_folder:
         make_private(Path(state_folder))
     return Launch(
@@ -126,8 +130,7 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str
         slots=options.slots,
         batch=options.batch,
         threads=options.threads,
-        socket=str(folder / "llama.sock") if unix else "",
-        port=0 if unix else free_port(),
+        socket=str(folder / "llama.sock"),
         state_folder=state_folder,
     )
 

@@ -19,6 +19,7 @@ from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Load, Look, Prepare, Stop, StreamKey
 from roost.node.floor import Floor
 from roost.node.floors import Floors
+from roost.node.keys import Keys
 from roost.node.progress import Progress
 from roost.node.residency import Ready, Residence, Residency, TellAll, Unavailable
 from roost.node.seating import Seating
@@ -44,7 +45,7 @@ class Workshop:
         self.progress = Progress(settings.progress_min_s, settings.pace.load_stall_s)
         self.stays = Stays(settings.stay, self.ledger, self.floors)
         self.turned_away: dict[ModelId, Failure] = {}
-        self._keys: dict[RuntimeId, str] = {}
+        self._keys = Keys()
         self.offers: dict[ModelId, ModelOffer] = {}
         self.loads = 0
         self.sessions = Sessions(settings.sessions)
@@ -81,7 +82,7 @@ class Workshop:
             match self.residency.step(self.offers, self.floors.pinned(), now):
                 case Load() as load:
                     self.loads += 1
-                    self._keys[load.runtime] = _key_of(self.offers[load.model])
+                    self._keys.begin(load.runtime, self.offers[load.model])
                     self.progress.begin(load.runtime, now)
                     self.stays.entered(load.model, load.runtime)
                     self._outgoing.add(load)
@@ -125,9 +126,7 @@ class Workshop:
             return
         self.progress.over(runtime)
         offer = self.offers.get(model)
-        if offer is not None and offer.key and exact:
-            # Another backend may have had to take over.
-            self._keys[runtime] = exact
+        self._keys.came_up(runtime, exact, offer)
         seating = self.seating(runtime, offer.slots if offer else 1, self.sessions)
         floor = Floor(runtime, model, seating, self._settings.pace, now)
         self.floors.add(floor)
@@ -135,7 +134,7 @@ class Workshop:
             stream = self._known(key)
             self._outgoing.say(key.link, Phase(key.stream, "preparing"))
             self._prepare(stream, runtime, now)
-        if offer is None or self._keys[runtime] != _key_of(offer):
+        if not self._keys.is_of(runtime, offer):
             self._retire(floor, now)
 
     def on_looked(self, model: ModelId, failure: Failure | None, now: float) -> None:
@@ -148,7 +147,7 @@ class Workshop:
         """A runtime could not be started: all who wait for it are told."""
         model = self.residency.model_of(runtime)
         self.progress.over(runtime)
-        self._keys.pop(runtime, None)
+        self._keys.over(runtime)
         for key in self.residency.on_load_failed(runtime, failure, now):
             assert model is not None
             self.end(self._known(key), self.residency.why_not(model, now), now)
@@ -161,7 +160,7 @@ class Workshop:
             return
         self.progress.over(runtime)
         self.floors.on_gone(runtime)
-        self._keys.pop(runtime, None)
+        self._keys.over(runtime)
         floor = self.floors.get(runtime)
         self.residency.on_gone(runtime, now)
         self.sessions.on_gone(runtime)
@@ -298,8 +297,7 @@ class Workshop:
         self.offers = {offer.model: offer for offer in offers}
         self.stays.keep_only(self.offers)
         for floor in self.floors:
-            offer = self.offers.get(floor.model)
-            if offer is None or self._keys[floor.runtime] != _key_of(offer):
+            if not self._keys.is_of(floor.runtime, self.offers.get(floor.model)):
                 self._retire(floor, now)
         for residence in self.residency.residences():
             if residence.model not in self.offers and not residence.waiting:
@@ -443,8 +441,3 @@ class Workshop:
         self.begin(stream, now)
         if floor is not None:
             self.floors.unload_if_idle(floor)
-
-
-def _key_of(offer: ModelOffer) -> str:
-    """Name what runs for an offer; an offer that does not tell is as good as itself alone."""
-    return offer.key or repr(offer)
