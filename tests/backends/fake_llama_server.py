@@ -4,8 +4,9 @@
 Bytes are tokens, and the answer repeats the end of the prompt. The "model" file is JSON that may
 set `load_s`, `load_error`, `prefill_ms` and `decode_ms` per token, and the `ctx` and `vocab` it
 claims. A prompt may hold `@fault NAME N`: after N tokens the server dies, hangs, closes the
-connection or reports an error; `@fault status N` answers with that status at once. Every completion
-asked for is printed, so that the log tells what came in.
+connection or reports an error; `@fault status N` answers with that status at once. A prompt with
+`@gate` is held, its slot taken, until the file exists that the model names as its `gate`. All that
+is asked for is printed, so that the log tells what came in.
 """
 
 from __future__ import annotations
@@ -138,11 +139,14 @@ class Server:
                 for number, slot in enumerate(self.slots)
             ]
         if (method, path) == ("POST", "/tokenize"):
+            say("tokenize")
             pieces = body["content"] if isinstance(body["content"], list) else [body["content"]]
             tokens = [tokenize(piece, special=body["parse_special"]) for piece in pieces]
             return 200, {"tokens": sum(tokens, [])}  # noqa: RUF017 - a handful of pieces
         if method == "POST" and (found := re.fullmatch(r"/slots/(\d+)\?action=(\w+)", path)):
-            return self.act(self.slots[int(found[1])], found[2], body.get("filename", ""))
+            slot = self.slots[int(found[1])]
+            say(f"act {found[2]} {found[1]} {'busy' if slot.busy else 'idle'}")
+            return self.act(slot, found[2], body.get("filename", ""))
         return 404, {"error": {"message": "File Not Found", "code": 404}}
 
     def act(self, slot: Slot, action: str, name: str) -> tuple[int, object]:
@@ -182,9 +186,17 @@ class Server:
         async with slot.turn:
             slot.busy = True
             try:
+                await self.pass_gate(text)
                 await self.run(Completion(self, slot, body), writer, kind, int(after))
             finally:
                 slot.busy = False
+
+    async def pass_gate(self, text: str) -> None:
+        """Hold a request that wants to be held."""
+        if "@gate" in text:
+            say("held")
+            while not os.path.exists(self.model["gate"]):  # noqa: ASYNC240, PTH110 - a local file
+                await pause(0.01)
 
     async def run(
         self, completion: Completion, writer: asyncio.StreamWriter, kind: str, after: int

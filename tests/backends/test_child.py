@@ -186,6 +186,23 @@ async def test_grandchildren_of_a_program_that_ended_are_swept(
     await eventually(lambda: not _pid_runs(int(child.tail(1)[0])))
 
 
+async def test_an_ordinary_end_kills_no_stranger(log: Path, eventually: Eventually) -> None:
+    """Neighbours, and what has left the group, live on: through the end, and all calls after it."""
+    leaving = f"subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], start_new_session=True)"
+    code = f"import subprocess,sys; p = {leaving}; print(p.pid, flush=True)"
+    with _spawned([sys.executable, "-S", "-c", "import time; time.sleep(60)"]) as neighbour:
+        child = await start(python(f"{code}; import time; time.sleep(60)", log))
+        await eventually(lambda: len(child.tail(2)) == 2)
+        stranger = psutil.Process(int(next(line for line in child.tail(2) if line.isdigit())))
+        await child.terminate(5.0)
+        child.kill()
+        await child.terminate(0.0)
+        assert runs(stranger)
+        assert neighbour.poll() is None
+        stranger.kill()
+        neighbour.kill()
+
+
 async def test_program_dies_with_its_shim(log: Path, eventually: Eventually) -> None:
     """Killing the shim alone leaves no program either."""
     child = await start(python(STUBBORN, log))

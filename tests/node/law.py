@@ -186,10 +186,14 @@ async def node_of(
     models: Iterable[ModelId],
     how: AgentSettings,
     clock: Callable[[], float] = time.monotonic,
+    slots: int | None = None,
 ) -> AsyncIterator[LawNode]:
-    """Run a node of these models; afterwards it stops, and nothing is left of it."""
-    slots = how.max_in_flight or 1
-    agent = Agent(how, [ModelOffer(model, slots, ctx=512) for model in models])
+    """Run a node of these models; afterwards it stops, and nothing is left of it.
+
+    A model has as many `slots` as requests may be in flight, unless that is said.
+    """
+    each = slots or how.max_in_flight or 1
+    agent = Agent(how, [ModelOffer(model, each, ctx=512) for model in models])
     hello = Hello(VERSION, NodeId("n"), "n", "i", "roost")
     loop = NodeLoop(agent, launch, hello, LoopSettings(stop_grace_s=0.0), clock, logs.get())
     made = LawNode(loop)
