@@ -10,9 +10,10 @@ from roost.core.events import Delta, Failed
 from roost.core.ids import RuntimeId, StreamId
 from roost.core.snapshots import SlotView
 from roost.errors import Failure
-from roost.node.agent import Agent, AgentStatistics
+from roost.node.agent import Agent
 from roost.node.effects import Load, Prepare, Stop, Unload
 from roost.node.settings import AgentSettings
+from roost.node.statistics import AgentStatistics
 from roost.wire.messages import Phase, Released
 from tests.node.kit import (
     ANSWER,

@@ -27,11 +27,11 @@ def made() -> tuple[Floors, Outgoing]:
 def test_an_idle_runtime_that_retires_stops_once() -> None:
     """Retiring stops it at once where nobody is on it; asking again says nothing more."""
     floors, outgoing = made()
-    floors.retire(floors[ONE])
-    floors.unload_if_idle(floors[ONE])
+    floors.retire(floors[ONE], 1.0)
+    floors.unload_if_idle(floors[ONE], 1.0)
     floors.unload(ONE)
     assert outgoing.take() == [Unload(ONE)]
-    floors.unload_if_idle(floors[TWO])
+    floors.unload_if_idle(floors[TWO], 1.0)
     assert outgoing.take() == [], "who does not retire stays, idle or not"
 
 

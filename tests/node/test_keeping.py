@@ -12,21 +12,24 @@ import msgspec
 
 from roost.backends.base import Runtime, StartSettings
 from roost.backends.scripted import ScriptedBackend, ScriptedRuntime
+from roost.cli.state_parts import kept_of
 from roost.core.events import Finished, Started
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import SessionsView
 from roost.node.agent import Agent
-from roost.node.keeping import KeepSettings
+from roost.node.keeping import Keeper, KeepSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.sessions import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.observe import logs
+from roost.store.shelved import Found, reconcile
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello
 from tests.conftest import Eventually
 from tests.node.gateway import TestGateway
 from tests.node.kit import MODEL, offer
+from tests.store.test_states import FACTS, LABEL
 
 LIMITS = SessionSettings(tokens_min=8)
 BYTES = 15 + 8 * 22
@@ -36,17 +39,29 @@ BYTES = 15 + 8 * 22
 class Rig:
     """A node with one runtime of one slot, and a gateway that asks it."""
 
-    def __init__(self, group: asyncio.TaskGroup, limits: SessionSettings, folder: Path) -> None:
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        limits: SessionSettings,
+        folder: Path,
+        keep: KeepSettings | None = None,
+        ctx: int = 1024,
+    ) -> None:
         self.memory, self.disk = folder / "memory", folder / "disk"
+        self.ctx, self.states = ctx, True
         self.runtimes: list[ScriptedRuntime] = []
         agent = Agent(
             AgentSettings("scripted", sessions=limits, max_in_flight=9), [offer(MODEL, 1)]
         )
-        keep = KeepSettings(str(self.disk), timeout_s=0.5)
+        keep = keep or KeepSettings(str(self.memory / "held"), str(self.disk), timeout_s=0.5)
         hello = Hello(VERSION, NodeId("node-1"), "n", "i", "roost")
         settings = LoopSettings(stop_grace_s=0.1, keep=keep)
         self.agent = agent
         self.node = NodeLoop(agent, self.launch, hello, settings, time.monotonic, logs.get())
+        if keep.lasts:
+            self.disk.mkdir(exist_ok=True)
+            found = reconcile(self.disk, int(time.time()), limits.idle_s)
+            self.node.begin_with(found, kept_of(found, reuse=True))
         near, far = memory_pair()
         self.gateway = TestGateway(far)
         group.create_task(self.node.run())
@@ -57,12 +72,10 @@ class Rig:
         self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
     ) -> Runtime:
         """Start the scripted backend."""
-        key = RuntimeKey("scripted", model, "sha256:0", RuntimeOptions(1024, 1))
-        start = StartSettings("", "", state_folder=str(self.memory / str(len(self.runtimes))))
-        manifest = Manifest(model, "", 0, "sha256:0", format="scripted")
-        started = await ScriptedBackend().start(key, manifest, start, on_progress)
-        self.runtimes.append(started)
-        return started
+        folder = str(self.memory / str(len(self.runtimes))) if self.states else ""
+        made = await started(folder, self.ctx, model)
+        self.runtimes.append(made)
+        return made
 
     async def talk(self, name: str, turns: int, eventually: Eventually) -> Started:
         """Say a turn of a conversation that resends its history; tell how it began."""
@@ -80,11 +93,19 @@ class Rig:
     def is_on_disk(self, name: str) -> bool:
         """Whether a file has been moved: it is whole there, and gone from memory."""
         memory, disk = self.files()
-        return name in disk and name not in memory
+        return f"{name}.json" in disk and name not in memory
 
     def files(self) -> tuple[list[str], list[str]]:
         """The names of all files, in memory and on disk."""
         return files_in(self.memory), files_in(self.disk)
+
+
+async def started(folder: str, ctx: int, model: ModelId = MODEL) -> ScriptedRuntime:
+    """Start a runtime that keeps its states in this folder, "" for none."""
+    key = RuntimeKey("scripted", model, "sha256:0", RuntimeOptions(ctx, 1))
+    manifest = Manifest(model, "", 0, "sha256:0", format="scripted")
+    start = StartSettings("", "", state_folder=folder)
+    return await ScriptedBackend().start(key, manifest, start, lambda _progress: None)
 
 
 def files_in(root: Path) -> list[str]:
@@ -135,7 +156,7 @@ async def test_a_spoilt_file_is_never_used(tmp_path: Path, eventually: Eventuall
     async with rig(tmp_path, limits) as node:
         for name in "abcde":
             await node.talk(name, 2, eventually)
-        await eventually(lambda: node.is_on_disk("s1.state"), what="a whole state is on disk")
+        await eventually(lambda: node.is_on_disk("s1"), what="a whole state is on disk")
         state = next(path for path in node.disk.rglob("s1.state"))
         spoil(state)
         started = await node.talk("a", 3, eventually)
@@ -191,3 +212,65 @@ async def test_a_death_takes_its_files_with_it(tmp_path: Path, eventually: Event
         await eventually(lambda: node.files() == ([], []), what="all files are gone")
         assert (await node.talk("a", 3, eventually)).cached_tokens == 0
         assert node.view().ram == 0
+
+
+@asynccontextmanager
+async def lives(folder: Path, keep: KeepSettings, ctx: int = 1024) -> AsyncIterator[Rig]:
+    """Run a node whose conversations outlive it."""
+    limits = msgspec.structs.replace(LIMITS, persistence="disk")
+    async with asyncio.TaskGroup() as group:
+        made = Rig(group, limits, folder, keep, ctx)
+        await made.gateway.is_up.wait()
+        yield made
+        await made.node.stop(1.0)
+
+
+async def test_a_node_goes_on_with_what_another_life_has_left(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """Whatever is in slots or memory at its end is read by the next one, and is not of another."""
+    keep = KeepSettings(str(tmp_path / "memory/held"), str(tmp_path / "disk"), 0.5, lasts=True)
+    async with lives(tmp_path, keep) as node:
+        firsts = {name: await node.talk(name, 2, eventually) for name in "abc"}
+    async with lives(tmp_path, keep, ctx=512) as node:
+        assert (await node.talk("a", 3, eventually)).cached_tokens <= 1
+        assert node.view().dormant == 3
+    async with lives(tmp_path, keep) as node:
+        for name, first in firsts.items():
+            assert (await node.talk(name, 3, eventually)).cached_tokens == first.prompt_tokens
+        assert node.view().restores == 3
+
+
+async def test_what_earlier_runtimes_left_and_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """How many states, and what about them is not equal; once, and of that model alone."""
+    keeper = Keeper(KeepSettings())
+    old = msgspec.structs.replace(
+        FACTS, backend="scripted", model=MODEL, build="older", machine="m"
+    )
+    other = msgspec.structs.replace(old, model="another")
+    labels = [msgspec.structs.replace(LABEL, facts=facts) for facts in (old, old, other)]
+    keeper.find(Found(tuple(labels), quarantined=2))
+    runtime = await started(str(tmp_path / "a"), 1024)
+    kin, unfit = keeper.meet(runtime)
+    (one,) = unfit
+    assert (one.states, one.differs) == (2, ("digest", "build", "machine", "options"))
+    assert keeper.meet(runtime) == (kin, [])
+    assert keeper.quarantined == 2
+    await runtime.stop(0.0)
+
+
+async def test_where_it_is_required_a_runtime_without_states_is_none(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """Its model is not served, and the message names the setting."""
+    keep = KeepSettings(str(tmp_path / "held"), required=True)
+    async with asyncio.TaskGroup() as group:
+        node = Rig(group, LIMITS, tmp_path, keep)
+        node.states = False
+        await node.gateway.is_up.wait()
+        stream = node.gateway.ask("hello")
+        await eventually(lambda: node.gateway.all_released(stream), what="it is refused")
+        failure = node.gateway.refused[stream]
+        assert failure.reason == "load_failed"
+        assert "sessions.reuse" in failure.message
+        await node.node.stop(0.0)

@@ -8,6 +8,7 @@ from roost.backends.base import SavedState, SlotUse
 from roost.core.ids import SessionId
 from roost.core.snapshots import ModelOffer, SessionsView
 from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run, Unload
+from roost.node.parked import NOBODY
 from roost.node.sessions import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.node.worth import Worth
@@ -227,7 +228,8 @@ def test_all_of_a_runtime_goes_with_it() -> None:
     assert isinstance(park, Park)
     one.gone()
     assert view(one).ram == 0
-    assert parked(one, park) == []
+    late = parked(one, park)
+    assert late == [Forget(NOBODY, park.session)], "a file that came too late is nobody's"
     assert one.agent.statistics().runtimes == 1
 
 

@@ -86,7 +86,7 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
         if not models:
             raise fail("bad_request", "No model is installed here: see `roost pull --help`.")
         identity, held = stores.home.claim_node()
-        with held, node_places(stores.home) as places:
+        with held, node_places(stores.home, identity, settings) as places:
             parts = open_node(settings, stores, models, identity, places)
             watching = Watch(stores.models, models, settings.models_poll_s)
             door = await open_door(settings, stores, parts.node, identity)

@@ -15,6 +15,7 @@ import msgspec
 from roost import __version__
 from roost.backends.base import StartSettings
 from roost.backends.registry import NAMES, abouts, chosen, here, make
+from roost.cli.state_parts import kept_of, salted
 from roost.config.load import split_option
 from roost.config.setting import DAY_S
 from roost.core.choice import AUTO
@@ -97,6 +98,9 @@ def open_node(
     loop.check_with(shelf.check)
     shelf.tell_with(loop.set_models)
     loop.describe_with(Describer(partial(abouts, settings.llama_server), time.monotonic))
+    loop.salt_with(salted(stores.home))
+    reuse = settings.sessions_reuse != "disabled"
+    loop.begin_with(places.found, kept_of(places.found, reuse=reuse))
     if settings.models_pulls == "allow":
         loop.pull_with(Puller(partial(_fetched, settings, stores), logs.get()))
     return Parts(loop, shelf)
@@ -142,7 +146,13 @@ def preloaded(settings: Settings, models: Sequence[Manifest]) -> ModelId | None:
 def _loop_settings(settings: Settings, places: Places) -> LoopSettings:
     link = LinkSettings(ping_s=settings.link_ping_s, dead_s=settings.link_dead_s)
     pump = PumpSettings(message_max_bytes=settings.link_message_max_bytes)
-    keep = KeepSettings(places.disk, settings.sessions_move_timeout_s)
+    keep = KeepSettings(
+        memory=f"{places.memory}/held",
+        folder=places.disk,
+        timeout_s=settings.sessions_move_timeout_s,
+        lasts=places.persistence == "disk",
+        required=settings.sessions_reuse == "required",
+    )
     grace_s = settings.runtime_stop_grace_s
     return LoopSettings(stop_grace_s=grace_s, keep=keep, link=link, pump=pump)
 
@@ -157,6 +167,8 @@ def _session_settings(settings: Settings, places: Places) -> SessionSettings:
         shared_tokens_min=settings.sessions_shared_tokens_min,
         shared_wait_s=settings.sessions_shared_wait_s,
         idle_s=settings.sessions_idle_s,
+        persistence=places.persistence,
+        close_s=settings.sessions_close_s,
     )
 
 

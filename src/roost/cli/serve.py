@@ -140,7 +140,7 @@ async def _serve(
     gateway = await open_own(settings, stores, lifetime.reloads)
     try:
         identity, held = stores.home.claim_node()
-        with held, node_places(stores.home) as places:
+        with held, node_places(stores.home, identity, settings) as places:
             parts = open_node(settings, stores, models, identity, places)
             node = parts.node
             door = await open_door(settings, stores, node, identity)

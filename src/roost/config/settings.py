@@ -98,6 +98,9 @@ class Settings(NamedTuple):
     render_output_max_bytes: int
     sessions_ram_bytes: int
     sessions_disk_bytes: int
+    sessions_persistence: str
+    sessions_reuse: str
+    sessions_close_s: float
     sessions_max: int
     sessions_tokens_min: int
     sessions_shared_tokens_min: int

@@ -127,6 +127,17 @@ _ROWS: tuple[Setting, ...] = (
     _bytes("render.output_max_bytes", 16_777_216, "Largest rendered prompt."),
     _bytes("sessions.ram_bytes", 2**30, "Idle conversations' KV in memory; 0 keeps none.", 0),
     _bytes("sessions.disk_bytes", 2**33, "Idle conversations' KV on disk; 0 keeps none.", 0),
+    _choice(
+        "sessions.persistence",
+        "memory ephemeral disk auto",
+        "What idle conversations outlive: a runtime (memory), the node (disk; auto: if it can).",
+    ),
+    _choice(
+        "sessions.reuse",
+        "prefer disabled required",
+        "Whether what an earlier runtime has left is used; required: or its model is not.",
+    ),
+    _seconds("sessions.close_s", 30, "When a node ends, for copying them to disk.", 0),
     Setting("sessions.max", 1000, "sessions", "Idle conversations put aside.", least=1),
     Setting("sessions.tokens_min", 64, "tokens", "Fewer are not worth putting aside.", least=1),
     Setting(

@@ -76,7 +76,8 @@ class SessionsView(msgspec.Struct, frozen=True):
 
     The rest counts since the node's start: `parks` into files, `restores` into slots, `failures` of
     either, what was `forgotten` for want of room or after too long, and `moving_s`, the seconds
-    that requests have waited for all that.
+    that requests have waited for all that. `dormant` ones are of no runtime that lives now, and
+    `quarantined` files did not verify.
     """
 
     ram: int = 0
@@ -88,6 +89,8 @@ class SessionsView(msgspec.Struct, frozen=True):
     failures: int = 0
     forgotten: int = 0
     moving_s: float = 0.0
+    dormant: int = 0
+    quarantined: int = 0
 
 
 class PullView(msgspec.Struct, frozen=True):

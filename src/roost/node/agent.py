@@ -12,9 +12,8 @@ effects to be performed, in order. What a shell (or a simulated world) owes the 
     Stop     `on_closed` once the work has been left, also when it had just ended by itself
     Park     `on_parked`, within a time that the shell bounds, whatever became of the slot's content
     Restore  `on_restored`, the same way
-    Demote   `on_demoted`, sooner or later
-    death    `on_runtime_gone`, once, for every loaded runtime, however it ended; with it go all
-             files of what its slots held, and no more is reported of them
+    Demote   `on_demoted`, sooner or later, also when its runtime has gone meanwhile
+    death    `on_runtime_gone`, once, for every loaded runtime, however it ended
 
 A report that crosses an effect on the way comes too late, and what comes too late changes nothing.
 
@@ -40,31 +39,14 @@ from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Restore, StreamKey
 from roost.node.fence import Fences
 from roost.node.orders import Orders
+from roost.node.parked import Kept
 from roost.node.reporter import Reporter
 from roost.node.settings import AgentSettings
 from roost.node.stalls import Stalls
+from roost.node.statistics import AgentStatistics
 from roost.node.views import load_views, runtime_view
 from roost.node.workshop import Workshop
 from roost.wire.messages import Cancel, Credit, Open, Order, Status
-
-
-class AgentStatistics(msgspec.Struct, frozen=True):
-    """The agent at a glance; `opened` is `released` + `live` at all times.
-
-    `refused` counts among the released, `runtimes` those alive or loading, `stalls` the runtimes
-    replaced, and the loads called off, because nothing moved.
-    """
-
-    opened: int
-    released: int
-    refused: int
-    live: int
-    in_flight: int
-    links: int
-    loads: int
-    runtimes: int
-    stalls: int
-    draining: bool
 
 
 class Agent:
@@ -209,19 +191,34 @@ class Agent:
 
     # What slots hold.
 
-    def on_states(self, runtime: RuntimeId, token_bytes: int, now: float) -> list[Effect]:
-        """A runtime that is about to be loaded can put aside what slots hold; bytes per token."""
-        self._workshop.sessions.on_states(runtime, token_bytes)
+    def on_states(
+        self, runtime: RuntimeId, token_bytes: int, now: float, kin: str = ""
+    ) -> list[Effect]:
+        """A runtime that is about to be loaded can put aside what slots hold; bytes per token.
+
+        `kin` names what else it can read: files of any other of the same name.
+        """
+        self._workshop.sessions.on_states(runtime, token_bytes, kin)
         return self._finish(now)
+
+    def on_kept(self, kept: Iterable[Kept], now: float) -> list[Effect]:
+        """An earlier life of this node has left these on disk; to be told before anything else."""
+        return self._do(self._workshop.sessions.on_kept(kept, now), now)
+
+    def on_quarantined(self, count: int, now: float) -> list[Effect]:
+        """So many files did not verify, in all: they were put aside and are not asked for again."""
+        self._workshop.sessions.quarantined = count
+        return self._finish_changed(now)
 
     def on_parked(
         self, runtime: RuntimeId, session: SessionId, saved: SavedState | None, now: float
     ) -> list[Effect]:
         """A slot's content is in a file, or could not be written."""
         floor = self._workshop.floors.get(runtime)
-        if floor is not None:
-            effects = floor.seating.on_parked(session, saved, now)
-            self._workshop.seat(floor, effects, now)
+        if floor is None:
+            return self._do(self._workshop.sessions.on_parked(session, saved, now), now)
+        self._workshop.seat(floor, floor.seating.on_parked(session, saved, now), now)
+        self._workshop.floors.unload_if_idle(floor, now)
         return self._finish_changed(now)
 
     def on_restored(
@@ -239,9 +236,7 @@ class Agent:
 
     def on_demoted(self, session: SessionId, ok: bool, now: float) -> list[Effect]:  # noqa: FBT001
         """A file has been copied from memory to disk, or could not be."""
-        for effect in self._workshop.sessions.on_demoted(session, ok=ok, now=now):
-            self._outgoing.add(effect)
-        return self._finish(now)
+        return self._do(self._workshop.sessions.on_demoted(session, ok=ok, now=now), now)
 
     def on_forget(self, tenant: TenantId, now: float) -> list[Effect]:
         """Nobody asks for this tenant any more: free what is kept of it."""
@@ -253,6 +248,8 @@ class Agent:
     def on_drain(self, now: float) -> list[Effect]:
         """Take nothing new; what is here runs to its end."""
         self._draining = True
+        if self._settings.sessions.persistence == "disk":
+            self._workshop.floors.pack_all(now)
         return self._finish_changed(now)
 
     def on_shutdown(self, now: float) -> list[Effect]:
@@ -260,8 +257,9 @@ class Agent:
         self._draining = True
         for stream in self._desk:
             self._workshop.end(stream, refusals.DRAINING, now)
-        self._workshop.unload_all()
-        return self._finish_changed(now)
+        self._workshop.unload_all(now)
+        self._reporter.on_change()
+        return self._do(self._workshop.sessions.close(now), now)
 
     def on_models(self, offers: Iterable[ModelOffer], now: float) -> list[Effect]:
         """These models are installed now."""
@@ -297,9 +295,7 @@ class Agent:
         self._workshop.seat_patient(now)
         for floor in self._workshop.stays.due(now):
             self._workshop.let_go(floor.runtime, now)
-        for effect in self._workshop.sessions.tidy(now):
-            self._outgoing.add(effect)
-        return self._finish(now)
+        return self._do(self._workshop.sessions.tidy(now), now)
 
     def next_tick(self) -> float | None:
         """When `on_tick` has something to do; None while nothing can become due."""
@@ -353,7 +349,13 @@ class Agent:
             runtimes=len(alive),
             stalls=self._stalls.count,
             draining=self._draining,
+            writing=self._workshop.sessions.writing,
         )
+
+    def _do(self, effects: list[Effect], now: float) -> list[Effect]:
+        for effect in effects:
+            self._outgoing.add(effect)
+        return self._finish(now)
 
     @property
     def _is_vacant(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from roost.backends.base import Prepared, SavedState, SlotUse
-from roost.core.ids import ModelId, RequestId, RuntimeId, SessionId, StreamId
+from roost.core.ids import ModelId, RequestId, RuntimeId, SessionId, StreamId, TenantId
 from roost.core.request import GenerateRequest
 from roost.wire.messages import FromNode
 
@@ -91,7 +91,7 @@ class Park(msgspec.Struct, frozen=True):
 class Restore(msgspec.Struct, frozen=True):
     """Fill this idle slot from a session's file, in memory or on disk; answered by `on_restored`.
 
-    `saved` and `known` (token ids as `slots.pack` writes them) are what the file has to be of.
+    `saved`, `known` (token ids as `slots.pack` writes them) and `kin` are what it has to be of.
     """
 
     runtime: RuntimeId
@@ -100,15 +100,21 @@ class Restore(msgspec.Struct, frozen=True):
     tier: Literal["ram", "disk"]
     saved: SavedState
     known: bytes
+    kin: str = ""
 
 
 class Demote(msgspec.Struct, frozen=True):
-    """Copy a session's file from memory to disk; answered by `on_demoted`."""
+    """Copy a session's file from memory to disk; answered by `on_demoted`.
+
+    What wrote it (`kin`) may be gone, and is on disk beside it, as is whose it is.
+    """
 
     runtime: RuntimeId
     session: SessionId
     saved: SavedState
     known: bytes
+    tenant: TenantId
+    kin: str = ""
 
 
 class Forget(msgspec.Struct, frozen=True):

@@ -27,6 +27,8 @@ class Floor:
         self.slots = seating.slots
         self.streams: dict[StreamKey, Stream] = {}
         self.is_retiring = False
+        # Whether what its idle slots hold is put aside before it goes.
+        self.packs = False
         self._pace = Pace(pace)
         self._settings = pace
         self._moved_at = now
@@ -53,6 +55,10 @@ class Floor:
             self._has_prefill = True
             self._moved_at = now
         return effects
+
+    def pack(self, now: float) -> list[Effect]:
+        """Put aside what idle slots hold, if that is to outlive the runtime."""
+        return self.seating.pack(now) if self.packs else []
 
     def must_yield(self, stream: Stream, event: StreamEvent, now: float) -> bool:
         """Whether a stream has to leave its slot with this event, so that others get a copy."""

@@ -13,8 +13,9 @@ from roost.node.floor import Floor
 class Floors:
     """Those that go away take no new streams; they stop when the last one has left."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    def __init__(self, outgoing: Outgoing, *, keeps: bool = False) -> None:
         self._outgoing = outgoing
+        self._keeps = keeps
         self._floors: dict[RuntimeId, Floor] = {}
         self._unloading: set[RuntimeId] = set()
 
@@ -51,15 +52,37 @@ class Floors:
         )
         return min((at for at in times if at is not None), default=None)
 
-    def retire(self, floor: Floor) -> None:
+    def retire(self, floor: Floor, now: float) -> None:
         """Give this one no more work; it stops when nobody is on it."""
         floor.is_retiring = True
-        self.unload_if_idle(floor)
+        self.unload_if_idle(floor, now)
 
-    def unload_if_idle(self, floor: Floor) -> None:
-        """Stop a runtime that is to go, if nobody is on it any more."""
-        if floor.is_retiring and not floor.streams:
+    def unload_if_idle(self, floor: Floor, now: float) -> None:
+        """Stop a runtime that is to go, if nobody is on it any more and its slots are packed."""
+        for effect in floor.pack(now):
+            self._outgoing.add(effect)
+        if floor.is_retiring and not floor.streams and not floor.seating.is_packing:
             self.unload(floor.runtime)
+
+    def pack(self, runtime: RuntimeId) -> Floor:
+        """Put aside what is in slots before this runtime goes, if that is to outlive it."""
+        floor = self._floors[runtime]
+        floor.packs = self._keeps
+        return floor
+
+    def pack_all(self, now: float) -> None:
+        """Put aside what is left in slots, now and whenever another one becomes idle."""
+        for floor in self:
+            floor.packs = True
+            self.unload_if_idle(floor, now)
+
+    def close(self, runtime: RuntimeId, now: float) -> None:
+        """Stop a runtime whoever is on it, but not before its slots are packed, if they are."""
+        floor = self._floors.get(runtime)
+        if floor is not None and floor.packs and not floor.streams:
+            self.retire(floor, now)
+        else:
+            self.unload(runtime)
 
     def unload(self, runtime: RuntimeId) -> None:
         """Stop a runtime, ready or loading, whoever is on it."""

@@ -19,15 +19,18 @@ from roost.backends.base import Runtime
 from roost.core.about import NodeAbout
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer, PullView
-from roost.node.agent import Agent, AgentStatistics
+from roost.node.agent import Agent
 from roost.node.effects import Effect
 from roost.node.inbox import Inbox
 from roost.node.keeping import Keeper, KeepSettings
+from roost.node.parked import Kept
 from roost.node.perform import Check, Hands, Launch, Report, perform
 from roost.node.pulls import Puller
 from roost.node.refusals import DRAINING
+from roost.node.statistics import AgentStatistics
 from roost.node.telemetry import measure
 from roost.observe.logs import Log
+from roost.store.shelved import Found
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import NodeEnd
 from roost.wire.link_tables import Close
@@ -94,6 +97,8 @@ class NodeLoop:
         self._hands.keeper = Keeper(settings.keep)
         self._puller: Puller | None = None
         self._describe: Describe | None = None
+        self._salt: Callable[[TenantId], TenantId] = _as_it_is
+        self._kept: tuple[Kept, ...] = ()
         self._last_link = 0
         self._is_draining = self._is_ending = self._is_leaving = False
         self._idle = asyncio.Event()
@@ -111,11 +116,21 @@ class NodeLoop:
         """Have this look at the node for its reports, as often as it is measured."""
         self._describe = describe
 
+    def salt_with(self, salt: Callable[[TenantId], TenantId]) -> None:
+        """Know tenants by these names alone: what is kept of them may outlive the process."""
+        self._salt = salt
+
+    def begin_with(self, found: Found, kept: tuple[Kept, ...]) -> None:
+        """An earlier life of this node has left these."""
+        self._kept = kept
+        self._hands.keeper.find(found)
+
     async def run(self) -> None:
         """Serve until `stop` has done its work; a cancel stops everything at once."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._hands.group = group
+                self._take_over()
                 beside = [group.create_task(self._measure())]
                 if self._puller is not None:
                     beside.append(group.create_task(self._puller.run(self._tell_pulls)))
@@ -138,7 +153,7 @@ class NodeLoop:
 
     async def forget(self, tenant: TenantId) -> None:
         """Nobody asks for this tenant any more."""
-        await self._hands.tell(partial(self._agent.on_forget, tenant))
+        await self._hands.tell(partial(self._agent.on_forget, self._salt(tenant)))
 
     async def stop(self, grace_s: float) -> bool:
         """Drain for `grace_s`, end what is left, say goodbye to every gateway, and end `run`.
@@ -184,7 +199,10 @@ class NodeLoop:
             case Welcome():
                 self._log.info("link_up", gateway=message.gateway)
                 await self._hands.tell(partial(self._agent.on_link_up, link))
-            case Open() | Credit() | Cancel():
+            case Open():
+                asked = msgspec.structs.replace(message, tenant=self._salt(message.tenant))
+                await self._hands.tell(partial(self._agent.on_message, link, asked))
+            case Credit() | Cancel():
                 await self._hands.tell(partial(self._agent.on_message, link, message))
             case Want():
                 await self._hands.tell(partial(self._agent.on_preload, message.model))
@@ -223,6 +241,11 @@ class NodeLoop:
         while self._hands.asides:
             self._perform(self._hands.asides.popleft()(self._clock()))
 
+    def _take_over(self) -> None:
+        now, quarantined = self._clock(), self._hands.keeper.quarantined
+        self._perform(self._agent.on_kept(self._kept, now))
+        self._perform(self._agent.on_quarantined(quarantined, now))
+
     def _drain(self, now: float) -> list[Effect]:
         self._is_draining = True
         return self._agent.on_drain(now)
@@ -241,7 +264,8 @@ class NodeLoop:
         now = self._agent.statistics()
         if now.live == 0:
             self._idle.set()
-        if self._is_ending and not self._is_leaving and now.in_flight == now.runtimes == 0:
+        is_over = now.in_flight == now.runtimes == now.writing == 0
+        if self._is_ending and not self._is_leaving and is_over:
             self._is_leaving = True
             for pump in self._hands.links.values():
                 pump.post(Goodbye(DRAINING, again=False))
@@ -255,3 +279,7 @@ class NodeLoop:
                 about = await self._describe(self._hands.runtimes)
                 await self._hands.tell(partial(self._agent.on_about, about))
             await asyncio.sleep(self._settings.telemetry_s)
+
+
+def _as_it_is(tenant: TenantId) -> TenantId:
+    return tenant

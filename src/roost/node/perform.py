@@ -47,6 +47,11 @@ Report: TypeAlias = Callable[[float], list[Effect]]
 GONE = Failure("runtime_died", "the runtime has ended")
 DEFECT = Failure("internal", "a defect in the node ended the request")
 LOADER_DEFECT = Failure("load_failed", "the backend has a defect, which the node's log names")
+NO_STATES = Failure(
+    "load_failed",
+    "what its slots hold does not come back from a file as it was (tried at its start),"
+    " and `sessions.reuse` is required: set it to prefer",
+)
 UNSENDABLE = Failure("internal", "the backend said something that no link can carry")
 
 
@@ -200,11 +205,8 @@ def demote(hands: Hands, effect: Demote) -> None:
 
 
 def forget(hands: Hands, effect: Forget) -> None:
-    """Remove files, unless they have gone with their runtime."""
-    runtime = hands.runtimes.get(effect.runtime)
-    if runtime is not None:
-        work = _failure_of(hands, "forget", hands.keeper.forget(runtime, effect))
-        hands.tasks.create_task(work)
+    """Remove files."""
+    hands.tasks.create_task(_failure_of(hands, "forget", hands.keeper.forget(effect)))
 
 
 def send(hands: Hands, effect: Send) -> None:
@@ -244,6 +246,9 @@ async def _load(hands: Hands, effect: Load, job: Job) -> None:
         started.append(await hands.launch(model, name, progress))
 
     failure = await _failure_of(hands, "load", job.stoppable(start))
+    if started and hands.keeper.settings.required and started[0].states is None:
+        failure = NO_STATES
+        await _failure_of(hands, "unload", started.pop().stop(hands.stop_grace_s))
     del hands.loads[name]
     if started:
         await _on_started(hands, name, started[0], job)
@@ -270,8 +275,18 @@ async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job)
     hands.log.info("runtime_ready", runtime=name, backend=runtime.key.backend)
     hands.tasks.create_task(_watch(hands, name, runtime))
     if runtime.states is not None:
-        await hands.tell(partial(hands.agent.on_states, name, runtime.states.token_bytes))
+        token_bytes, kin = runtime.states.token_bytes, _met(hands, runtime)
+        await hands.tell(partial(hands.agent.on_states, name, token_bytes, kin=kin))
     await hands.tell(partial(hands.agent.on_loaded, name, key=runtime.key.name))
+
+
+def _met(hands: Hands, runtime: Runtime) -> str:
+    """Say what a runtime's files can be read by, and tell people what of earlier ones it cannot."""
+    kin, unfit = hands.keeper.meet(runtime)
+    for one in unfit:
+        differs = ", ".join(one.differs)
+        hands.log.info("states_unfit", model=runtime.key.model, states=one.states, differs=differs)
+    return kin
 
 
 def _on_progress(hands: Hands, name: RuntimeId, progress: float) -> None:
@@ -297,7 +312,6 @@ async def _end(hands: Hands, name: RuntimeId, runtime: Runtime, grace_s: float) 
     del hands.runtimes[name]
     hands.log.info("runtime_gone", runtime=name)
     await hands.tell(partial(hands.agent.on_runtime_gone, name))
-    await hands.keeper.close(name)
 
 
 async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
@@ -368,13 +382,16 @@ async def _restore(hands: Hands, effect: Restore) -> None:
     async def work() -> None:
         await hands.keeper.restore(_runtime(hands, effect.runtime), effect)
 
+    before = hands.keeper.quarantined
     ok = await _moved(hands, effect, work())
+    if hands.keeper.quarantined != before:
+        await hands.tell(partial(hands.agent.on_quarantined, hands.keeper.quarantined))
     await hands.tell(partial(hands.agent.on_restored, effect, ok))
 
 
 async def _demote(hands: Hands, effect: Demote) -> None:
     async def work() -> None:
-        await hands.keeper.demote(_runtime(hands, effect.runtime), effect)
+        await hands.keeper.demote(effect)
 
     ok = await _moved(hands, effect, work())
     await hands.tell(partial(hands.agent.on_demoted, effect.session, ok))

@@ -23,8 +23,9 @@ from collections import deque
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId
 from roost.node.effects import Effect, Park, Run
+from roost.node.parked import Parked
 from roost.node.seeds import Seed
-from roost.node.sessions import Parked, Sessions
+from roost.node.sessions import Sessions
 from roost.node.sharing import Lead, Sharing
 from roost.node.slots import TOKEN_BYTES, Content, Slots, pack
 from roost.node.stream import Stream
@@ -63,6 +64,13 @@ class Seating:
         self._sessions = sessions
         self._queue: deque[Stream] = deque()
         self._moves: dict[int, _Move] = {}
+        # Slots that are being put aside although nobody waits for them, by session.
+        self._packing: dict[SessionId, int] = {}
+
+    @property
+    def is_packing(self) -> bool:
+        """Whether the content of a slot is being put aside for its own sake."""
+        return bool(self._packing)
 
     def __contains__(self, stream: Stream) -> bool:
         """Whether this stream waits here, in the line or for its slot's content to be moved."""
@@ -128,6 +136,19 @@ class Seating:
         self._moves[move.content.slot] = move
         return self._write(move, self._sessions.seed(self._runtime, move.content, now), now)
 
+    def pack(self, now: float) -> list[Effect]:
+        """Put aside what idle slots hold: their runtime is about to go."""
+        effects: list[Effect] = []
+        for content in self.slots.idle() if self._sessions.can_park(self._runtime) else ():
+            if content.known_tokens < self._sessions.settings.tokens_min:
+                continue
+            for effect in self._sessions.park(self._runtime, content, now):
+                effects.append(effect)
+                if isinstance(effect, Park):
+                    self.slots.reserve(content.slot)
+                    self._packing[effect.session] = content.slot
+        return effects
+
     def on_closed(self, stream: Stream) -> None:
         """A stream has left its slot for good."""
         self.sharing.on_closed(stream)
@@ -138,6 +159,13 @@ class Seating:
             effects = self._sessions.on_seeded(session, saved)
         else:
             effects = self._sessions.on_parked(session, saved, now)
+        slot = self._packing.pop(session, None)
+        if slot is not None:
+            # One place: what is in a file is not in its slot as well, and what cannot be written is
+            # not tried again.
+            self.slots.clear(slot)
+            self.slots.release(slot)
+            return effects
         move = next((move for move in self._moves.values() if move.session == session), None)
         if move is None:
             return effects

@@ -135,10 +135,10 @@ class Seeds:
         """When the longest unused was used last."""
         return min((one.used_at for one in self._seeds.values() if one.is_at_rest), default=None)
 
-    def on_gone(self, runtime: RuntimeId) -> None:
-        """A runtime is gone, and its files with it."""
-        for one in [one for one in self if one.runtime == runtime]:
-            del self._seeds[one.session]
+    def on_gone(self, runtime: RuntimeId) -> list[Effect]:
+        """A runtime is gone, and nobody else begins with what it has computed."""
+        gone = [one for one in self if one.runtime == runtime]
+        return [effect for one in gone for effect in self._forget(one)]
 
     def _forget(self, one: Seed) -> list[Effect]:
         del self._seeds[one.session]

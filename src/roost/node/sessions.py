@@ -11,13 +11,16 @@ A session is in one of these places or in a slot, never in two: what was restore
 and what was parked leaves its slot to somebody else. Bytes are reserved before a file is written
 and given back when it is forgotten, so limits hold at every moment, as far as the estimate of a
 file that does not exist yet goes. What is being written or read is never forgotten.
+
+Where they outlive their runtime, sessions at rest stay when it goes, and are those of the next one
+of the same kin: the same model, build and options. Where they outlive the node, each is copied to
+disk soon after it was put aside, whatever room there is in memory, and has both for a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import msgspec
 
@@ -25,17 +28,24 @@ from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import SessionsView
 from roost.node.effects import Demote, Effect, Forget, Park, Restore
+from roost.node.parked import (
+    AT_REST,
+    NOBODY,
+    TAKEABLE,
+    Kept,
+    Kins,
+    Lot,
+    Parked,
+    Persistence,
+    furthest,
+)
 from roost.node.seeds import Seed, Seeds
-from roost.node.slots import Content, common_tokens
+from roost.node.slots import Content
 
-Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving"]
-AT_REST = ("ram", "disk")
-NOTHING = SavedState(0, 0)
 UNHEARD_TOKENS = 1
 """What a slot may hold beyond what its stream has told."""
 SPARE = 0.25
 """Share of the memory that is kept free as long as there is a disk."""
-TAKEABLE = ("ram", "moving", "disk")
 SEEDS = 0.5
 """Share of the memory that beginnings which several prompts share may have."""
 
@@ -48,7 +58,9 @@ class SessionSettings(msgspec.Struct, frozen=True):
     worth a file. After `idle_s` without use a session is forgotten, and after a disk has failed it
     is left alone for `disk_rest_s`. A beginning of `shared_tokens_min` tokens is computed once for
     all who come with it, and who does not compute it waits for it for `shared_wait_s` at most, 0
-    for not at all.
+    for not at all. `persistence` says what outlives its runtime: nothing, what is here as long as
+    the node lives, or what is on disk beyond that; when the node ends, no copy is begun after
+    `close_s`.
     """
 
     ram_bytes: int = 1024 * 2**20
@@ -59,29 +71,8 @@ class SessionSettings(msgspec.Struct, frozen=True):
     disk_rest_s: float = 60.0
     shared_tokens_min: int = 256
     shared_wait_s: float = 60.0
-
-
-@dataclass(slots=True)
-class Parked:
-    """One session that is not in a slot; `used_at` is when it was last in one."""
-
-    session: SessionId
-    runtime: RuntimeId
-    content: Content
-    used_at: float
-    ram_bytes: int
-    disk_bytes: int = 0
-    place: Place = "saving"
-    saved: SavedState = NOTHING
-    # Its bytes are being written to disk; whatever else happens to it, that ends first.
-    is_demoting: bool = False
-    # Its tenant is gone: it is forgotten as soon as what moves it has ended.
-    is_unwanted: bool = False
-
-    @property
-    def tenant(self) -> TenantId | None:
-        """Whose it is."""
-        return self.content.tenant
+    persistence: Persistence = "ephemeral"
+    close_s: float = 30.0
 
 
 class Sessions:
@@ -90,37 +81,80 @@ class Sessions:
     def __init__(self, settings: SessionSettings) -> None:
         self.settings = settings
         self.seeds = Seeds(int(settings.ram_bytes * SEEDS))
-        # In the order in which they were put aside, which is that of their last use.
-        self._parked: dict[SessionId, Parked] = {}
-        self._ram_bytes = self._disk_bytes = 0
+        self._parked = Lot()
         self._token_bytes: dict[RuntimeId, int] = {}
+        self._kins = Kins()
         self._born = 0
         self._largest_bytes = 0
         self._disk_rests_until = 0.0
+        self._closes_at: float | None = None
         self.parks = self.restores = self.failures = self.forgotten = 0
+        self.quarantined = 0
         self.moving_s = 0.0
 
     def __iter__(self) -> Iterator[Parked]:
         """All there are, the longest unused first."""
-        return iter(tuple(self._parked.values()))
+        return iter(self._parked)
 
     # Runtimes.
 
-    def on_states(self, runtime: RuntimeId, token_bytes: int) -> None:
-        """What this runtime's slots hold can be put aside, at so many bytes a token."""
-        if self.settings.ram_bytes:
-            self._token_bytes[runtime] = token_bytes
+    def on_states(self, runtime: RuntimeId, token_bytes: int, kin: str = "") -> None:
+        """What this runtime's slots hold can be put aside, at so many bytes a token.
+
+        What its kin has left is its own now.
+        """
+        if not self.settings.ram_bytes:
+            return
+        self._token_bytes[runtime] = token_bytes
+        self._kins.add(runtime, kin)
+        for one in self._parked:
+            if kin and one.runtime == NOBODY and one.kin == kin:
+                one.runtime = runtime
+
+    def on_kept(self, kept: Iterable[Kept], now: float) -> list[Effect]:
+        """An earlier life of this node has left these on disk, the longest unused first."""
+        for one in kept:
+            content = Content(-1, one.tenant, one.known, one.saved.tokens)
+            parked = Parked(
+                *(one.session, NOBODY, content, now - one.age_s, 0),
+                place="disk",
+                saved=one.saved,
+                kin=one.kin,
+                pinned=one.pinned,
+            )
+            self._parked.add(parked)
+            self._parked.hold_disk(parked, one.saved.size_bytes)
+            self._born = max(self._born, one.session)
+        effects: list[Effect] = []
+        for parked in self:
+            if (
+                self._parked.disk_bytes > self.settings.disk_bytes
+                or len(self._parked) > self.settings.parked_max
+            ):
+                effects += self._forget(parked) if not parked.pinned else []
+        return [*effects, *self.tidy(now)]
 
     def can_park(self, runtime: RuntimeId) -> bool:
         """Whether this runtime's slots can be put aside at all."""
         return runtime in self._token_bytes
 
-    def on_gone(self, runtime: RuntimeId) -> None:
-        """A runtime is gone, and its files with it: its KV means nothing to any other."""
+    def on_gone(self, runtime: RuntimeId) -> list[Effect]:
+        """A runtime is gone: what may not outlive it goes, and what it was moving when it ended.
+
+        A file that it was reading may be what has ended it.
+        """
         self._token_bytes.pop(runtime, None)
-        self.seeds.on_gone(runtime)
-        for one in [one for one in self._parked.values() if one.runtime == runtime]:
-            self._drop(one)
+        self._kins.remove(runtime)
+        effects = self.seeds.on_gone(runtime)
+        for one in self:
+            if one.runtime != runtime:
+                continue
+            lasts = self.settings.persistence != "ephemeral" and one.kin and not one.is_unwanted
+            if lasts and one.place in TAKEABLE:
+                one.runtime = self._kins.heir(one.kin)
+            else:
+                effects += self._forget(one, counts=False)
+        return effects
 
     # Into a file.
 
@@ -131,22 +165,27 @@ class Sessions:
         if self._room_bytes() < need_bytes or self._is_full():
             return effects
         session = self._new()
-        self._parked[session] = one = Parked(session, runtime, content, now, 0)
-        self._hold_ram(one, need_bytes)
+        kin = self._kins.of(runtime)
+        one = Parked(session, runtime, content, now, 0, kin=kin)
+        self._parked.add(one)
+        self._parked.hold_ram(one, need_bytes)
         return [*effects, Park(runtime, content.slot, session)]
 
     def on_parked(self, session: SessionId, saved: SavedState | None, now: float) -> list[Effect]:
         """A slot has been written to memory, or could not be."""
         one = self._parked.get(session)
-        if one is None or one.place != "saving":
+        if one is None:
+            # Its runtime has gone since, and the file may have been there already.
+            return [Forget(NOBODY, session)] if saved is not None else []
+        if one.place != "saving":
             return []
         if saved is None:
             self.failures += 1
-            self._drop(one)
+            self._parked.drop(one)
             return [Forget(one.runtime, session)]
         self.parks += 1
         one.place, one.saved = "ram", saved
-        self._hold_ram(one, saved.size_bytes)
+        self._parked.hold_ram(one, saved.size_bytes)
         self._largest_bytes = max(self._largest_bytes, saved.size_bytes)
         if one.is_unwanted:
             return self._forget(one, counts=False)
@@ -199,11 +238,27 @@ class Sessions:
                 break
             if one.place in AT_REST:
                 effects += self._forget(one)
-        spare_bytes = self._room_bytes()
-        wanted_bytes = max(self._largest_bytes, int(self.settings.ram_bytes * SPARE))
-        if spare_bytes < wanted_bytes and now >= self._disk_rests_until:
+        if self._is_crowded():
+            for one in self:
+                effects += self._unshadow(one) if self._is_crowded() else []
+        if now >= self._disk_rests_until and (self._closes_at is None or now < self._closes_at):
             effects += self._demote_one()
         return effects
+
+    def close(self, now: float) -> list[Effect]:
+        """The node ends: what is to outlive it gets to disk, as far as there is time for that.
+
+        Asked for once more, nothing further is begun.
+        """
+        lasts = self.settings.persistence == "disk" and self._closes_at is None
+        self._closes_at = now + self.settings.close_s if lasts else now
+        return self.tidy(now)
+
+    @property
+    def writing(self) -> int:
+        """How many files are on their way to disk, or to be there before the node ends."""
+        lasts = self.settings.persistence == "disk"
+        return sum(one.is_demoting or (lasts and one.place == "saving") for one in self._parked)
 
     def on_demoted(self, session: SessionId, *, ok: bool, now: float) -> list[Effect]:
         """A file has been copied to disk, or could not be; then it stays in memory."""
@@ -215,15 +270,15 @@ class Sessions:
             self.failures += 1
             self._disk_rests_until = now + self.settings.disk_rest_s
         if one.place == "leaving":
-            self._drop(one)
+            self._parked.drop(one)
             return [Forget(one.runtime, session)]
         if not ok or one.place == "restoring":
-            self._hold_disk(one, 0)
+            self._parked.hold_disk(one, 0)
             one.place = "ram" if one.place == "moving" else one.place
             return [Forget(one.runtime, session, "disk")]
-        one.place = "disk"
-        self._hold_ram(one, 0)
-        return [Forget(one.runtime, session, "ram"), *self.tidy(now)]
+        one.place = "ram"
+        stays = self.settings.persistence == "disk" and not self._is_crowded()
+        return [*([] if stays else self._unshadow(one)), *self.tidy(now)]
 
     # Out of a file.
 
@@ -235,18 +290,8 @@ class Sessions:
         It has to be continued for at least half of what is known of it: a common beginning alone
         is not worth the end of somebody's conversation.
         """
-        best: Parked | None = None
-        best_rank = (0, 0.0)
-        for one in self._parked.values():
-            if one.runtime != runtime or one.tenant != tenant or one.place not in TAKEABLE:
-                continue
-            known = one.content.known
-            if not wanted.startswith(known[: len(known) // 2]):
-                continue
-            rank = (common_tokens(known, wanted), one.used_at)
-            if rank > best_rank:
-                best, best_rank = one, rank
-        return (best, best_rank[0]) if best else None
+        mine = (one for one in self._parked if one.runtime == runtime and one.tenant == tenant)
+        return furthest(mine, wanted)
 
     def take(self, one: Parked) -> None:
         """This session is about to be restored: it is neither forgotten nor found any more."""
@@ -257,7 +302,7 @@ class Sessions:
         """Read a session that was taken into a reserved slot."""
         tier: Literal["ram", "disk"] = "ram" if one.ram_bytes else "disk"
         known = one.content.known
-        return [Restore(one.runtime, slot, one.session, tier, one.saved, known)]
+        return [Restore(one.runtime, slot, one.session, tier, one.saved, known, one.kin)]
 
     def put_back(self, one: Parked) -> list[Effect]:
         """A session that was taken is not needed after all."""
@@ -291,22 +336,24 @@ class Sessions:
 
     def view(self) -> SessionsView:
         """Everything at a glance."""
-        places = [one.place for one in self._parked.values()]
+        places = [one.place for one in self._parked]
         return SessionsView(
             ram=len(places) - places.count("disk"),
             disk=places.count("disk"),
             ram_bytes=self.settings.ram_bytes - self._room_bytes(),
-            disk_bytes=self._disk_bytes,
+            disk_bytes=self._parked.disk_bytes,
             parks=self.parks,
             restores=self.restores,
             failures=self.failures,
             forgotten=self.forgotten,
             moving_s=self.moving_s,
+            dormant=sum(one.runtime == NOBODY for one in self._parked),
+            quarantined=self.quarantined,
         )
 
     def next_tick(self) -> float | None:
         """When the next session will have been unused for too long."""
-        resting = next((one.used_at for one in self._parked.values() if one.place in AT_REST), None)
+        resting = next((one.used_at for one in self._parked if one.place in AT_REST), None)
         times = [used_s for used_s in (resting, self.seeds.oldest_s()) if used_s is not None]
         return min(times) + self.settings.idle_s if times else None
 
@@ -318,53 +365,58 @@ class Sessions:
             return effects
         for one in self:
             crowded = over_bytes > 0
-            if (self._is_full() and one.place in AT_REST) or (crowded and one.place == "ram"):
+            if crowded and one.is_shadowed:
+                over_bytes -= one.ram_bytes
+                effects += self._unshadow(one)
+            may_go = not one.pinned
+            if may_go and (
+                (self._is_full() and one.place in AT_REST) or (crowded and one.place == "ram")
+            ):
                 over_bytes -= one.ram_bytes
                 effects += self._forget(one)
         return effects
 
     def _demote_one(self) -> list[Effect]:
-        """Copy the least recently used session to disk, one at a time."""
+        """Copy the least recently used session that is to be on disk, one at a time."""
         settings = self.settings
-        first = next((one for one in self if one.place == "ram" and not one.is_demoting), None)
-        busy = any(one.is_demoting for one in self._parked.values())
-        if first is None or busy or first.ram_bytes > settings.disk_bytes:
+        if settings.persistence != "disk" and not self._is_crowded():
+            return []
+        fits = (one for one in self if one.place == "ram" and not one.disk_bytes)
+        first = next((one for one in fits if one.ram_bytes <= settings.disk_bytes), None)
+        if first is None or any(one.is_demoting for one in self._parked):
             return []
         effects: list[Effect] = []
-        over_bytes = self._disk_bytes + first.ram_bytes - settings.disk_bytes
+        over_bytes = self._parked.disk_bytes + first.ram_bytes - settings.disk_bytes
         for one in self if over_bytes > 0 else ():
-            if over_bytes > 0 and one.place == "disk":
+            if over_bytes > 0 and one.disk_bytes and one.place in AT_REST and not one.pinned:
                 over_bytes -= one.disk_bytes
                 effects += self._forget(one)
         if over_bytes > 0:
             return effects
         first.place, first.is_demoting = "moving", True
-        self._hold_disk(first, first.ram_bytes)
-        known = first.content.known
-        return [*effects, Demote(first.runtime, first.session, first.saved, known)]
+        self._parked.hold_disk(first, first.ram_bytes)
+        return [*effects, _demote(first)]
 
     def _forget(self, one: Parked, *, counts: bool = True) -> list[Effect]:
         self.forgotten += counts
         if one.is_demoting:
             one.place = "leaving"
             return []
-        self._drop(one)
+        self._parked.drop(one)
         return [Forget(one.runtime, one.session)]
 
-    # Sums are kept: they are asked for at every event, and there may be thousands of sessions.
+    def _unshadow(self, one: Parked) -> list[Effect]:
+        """Have what is on disk there alone."""
+        if not one.is_shadowed:
+            return []
+        one.place = "disk"
+        self._parked.hold_ram(one, 0)
+        return [Forget(one.runtime, one.session, "ram")]
 
-    def _hold_ram(self, one: Parked, size_bytes: int) -> None:
-        self._ram_bytes += size_bytes - one.ram_bytes
-        one.ram_bytes = size_bytes
-
-    def _hold_disk(self, one: Parked, size_bytes: int) -> None:
-        self._disk_bytes += size_bytes - one.disk_bytes
-        one.disk_bytes = size_bytes
-
-    def _drop(self, one: Parked) -> None:
-        del self._parked[one.session]
-        self._ram_bytes -= one.ram_bytes
-        self._disk_bytes -= one.disk_bytes
+    def _is_crowded(self) -> bool:
+        """Whether less of the memory is free than is kept free as long as there is a disk."""
+        wanted_bytes = max(self._largest_bytes, int(self.settings.ram_bytes * SPARE))
+        return self._room_bytes() < wanted_bytes
 
     def _is_full(self) -> bool:
         return len(self._parked) >= self.settings.parked_max
@@ -379,4 +431,10 @@ class Sessions:
 
     def _room_bytes(self) -> int:
         """How much of the memory is free; less than nothing where files became larger."""
-        return self.settings.ram_bytes - self.seeds.size_bytes - self._ram_bytes
+        return self.settings.ram_bytes - self.seeds.size_bytes - self._parked.ram_bytes
+
+
+def _demote(one: Parked) -> Demote:
+    assert one.tenant is not None, "what nobody left is not put aside"
+    known = one.content.known
+    return Demote(one.runtime, one.session, one.saved, known, one.tenant, one.kin)

@@ -104,6 +104,11 @@ class Slots:
         """What a slot holds."""
         return _content(self._slots[number])
 
+    def idle(self) -> list[Content]:
+        """What the free slots hold that anybody has left there, the longest unused first."""
+        left = [slot for slot in self._slots if slot.state == "free" and slot.tenant is not None]
+        return [_content(slot) for slot in sorted(left, key=_age)]
+
     def coldest(self) -> Content | None:
         """A free slot to lose: an empty one, or the least recently used."""
         free = [slot for slot in self._slots if slot.state == "free"]

@@ -41,7 +41,7 @@ class Workshop:
         self._outgoing = outgoing
         self.residency = Residency(settings.backoff, settings.room)
         self.ledger = self.residency.ledger
-        self.floors = Floors(outgoing)
+        self.floors = Floors(outgoing, keeps=settings.sessions.persistence != "ephemeral")
         self.progress = Progress(settings.progress_min_s, settings.pace.load_stall_s)
         self.stays = Stays(settings.stay, self.ledger, self.floors)
         self.turned_away: dict[ModelId, Failure] = {}
@@ -89,7 +89,7 @@ class Workshop:
                 case Look() as look:
                     self._outgoing.add(look)
                 case Clear(runtimes):
-                    self._clear(runtimes)
+                    self._clear(runtimes, now)
                 case TellAll(model, waiting, failure):
                     self.turned_away[model] = failure
                     for key in waiting:
@@ -154,8 +154,9 @@ class Workshop:
 
     def on_gone(self, runtime: RuntimeId, now: float) -> None:
         """A runtime has ended, by itself or because it was told to."""
+        for effect in self.sessions.on_gone(runtime):
+            self._outgoing.add(effect)
         if self.residency.is_loading(runtime):
-            self.sessions.on_gone(runtime)
             self.on_load_failed(runtime, refusals.NOT_LOADED, now)
             return
         self.progress.over(runtime)
@@ -163,7 +164,6 @@ class Workshop:
         self._keys.over(runtime)
         floor = self.floors.get(runtime)
         self.residency.on_gone(runtime, now)
-        self.sessions.on_gone(runtime)
         if floor is None:
             return
         for stream in list(floor.streams.values()):
@@ -279,7 +279,7 @@ class Workshop:
             self._outgoing.add(Stop(stream.key))
         self._desk.settle(stream, now)
         if floor is not None:
-            self.floors.unload_if_idle(floor)
+            self.floors.unload_if_idle(floor, now)
 
     def seat(self, floor: Floor, effects: list[Effect], now: float) -> None:
         """Seat whoever can be, after these effects of a slot whose content was moved."""
@@ -328,7 +328,7 @@ class Workshop:
 
     def let_go(self, runtime: RuntimeId, now: float) -> None:
         """Give this runtime no more work; it stops once nothing runs on it."""
-        self._retire(self.floors[runtime], now)
+        self._retire(self.floors.pack(runtime), now)
 
     def throw_out(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
         """Stop this runtime at once, ready or loading, and tell everybody on it, or waiting."""
@@ -343,13 +343,13 @@ class Workshop:
             self._retire(floor, now)
         self.floors.unload(runtime)
 
-    def unload_all(self) -> None:
+    def unload_all(self, now: float) -> None:
         """Stop every runtime, ready or loading."""
         self.residency.give_up()
         for residence in self.residency.residences():
             if residence.runtime is not None:
                 self.residency.retire(residence.runtime)
-                self.floors.unload(residence.runtime)
+                self.floors.close(residence.runtime, now)
 
     def forget(self, tenant: TenantId | None) -> None:
         """Nobody asks for this tenant, or for anybody, any more: what is kept takes no room."""
@@ -357,11 +357,11 @@ class Workshop:
         for effect in self.sessions.forget(tenant):
             self._outgoing.add(effect)
 
-    def _clear(self, runtimes: Iterable[RuntimeId]) -> None:
+    def _clear(self, runtimes: Iterable[RuntimeId], now: float) -> None:
         """Let these make room for another: what runs on them runs to its end, and nothing more."""
         for runtime in runtimes:
             self.residency.retire(runtime)
-            self.floors.retire(self.floors[runtime])
+            self.floors.retire(self.floors.pack(runtime), now)
 
     def _say_loading(self, stream: Stream) -> None:
         runtime = self.residency.runtime_of(stream.model)
@@ -401,7 +401,7 @@ class Workshop:
         if is_dead:
             self.floors.unload(floor.runtime)
         self.seat(floor, [], now)
-        self.floors.unload_if_idle(floor)
+        self.floors.unload_if_idle(floor, now)
 
     def _retire(self, floor: Floor, now: float) -> None:
         """Give this runtime no more work; stop it when those who run on it have ended."""
@@ -410,7 +410,7 @@ class Workshop:
         for stream in list(floor.streams.values()):
             if stream.phase in ("preparing", "seating") and not stream.has_begun:
                 self._recall(floor, stream, refusals.REPLACED, now)
-        self.floors.unload_if_idle(floor)
+        self.floors.unload_if_idle(floor, now)
 
     def _recall(self, floor: Floor, stream: Stream, failure: Failure, now: float) -> None:
         """Take a stream off a runtime on which nothing of it has started; it waits for the next.
@@ -440,4 +440,4 @@ class Workshop:
         stream.forget_runtime()
         self.begin(stream, now)
         if floor is not None:
-            self.floors.unload_if_idle(floor)
+            self.floors.unload_if_idle(floor, now)

@@ -51,8 +51,8 @@ class Files:
         self._agent = agent
         self._history = history
         self._dice = dice
-        self._ram: dict[SessionId, tuple[RuntimeId, tuple[int, ...]]] = {}
-        self._disk: dict[SessionId, tuple[RuntimeId, tuple[int, ...]]] = {}
+        self._ram: dict[SessionId, tuple[int, ...]] = {}
+        self._disk: dict[SessionId, tuple[int, ...]] = {}
         self.kept = Kept(
             process.name,
             ram_bytes_max=limits.ram_bytes,
@@ -78,13 +78,8 @@ class Files:
 
     def on_loaded(self, runtime: RuntimeId) -> None:
         """A runtime has shown that what its slots hold comes back from files."""
-        self.perform(self._agent.on_states(runtime, TOKEN_BYTES, self._world.now))
-
-    def on_gone(self, runtime: RuntimeId) -> None:
-        """A runtime's files go with it."""
-        for files in (self._ram, self._disk):
-            for session in [s for s, (owner, _) in files.items() if owner == runtime]:
-                del files[session]
+        kin = runtime.partition("#")[0]
+        self.perform(self._agent.on_states(runtime, TOKEN_BYTES, self._world.now, kin))
 
     def weigh(self) -> None:
         """At rest: hold what the node says of its files against what there is."""
@@ -103,7 +98,7 @@ class Files:
 
         def done(ok: bool) -> None:  # noqa: FBT001 - the outcome of a move
             if ok:
-                self._ram[effect.session] = (effect.runtime, tokens)
+                self._ram[effect.session] = tokens
                 self._note()
             saved = SavedState(len(tokens), TOKEN_BYTES * len(tokens)) if ok else None
             now = self._world.now
@@ -115,7 +110,7 @@ class Files:
         move = self._move("restore", effect)
         engine = self.engines.get(effect.runtime)
         files = self._ram if effect.tier == "ram" else self._disk
-        _, tokens = files.get(effect.session, (effect.runtime, ()))
+        tokens = files.get(effect.session, ())
 
         def done(ok: bool) -> None:  # noqa: FBT001
             good = ok and effect.session in files and effect.saved.tokens == len(tokens)
@@ -132,12 +127,12 @@ class Files:
         ok = file is not None and self._dice.random() >= self.spoilt
 
         def done() -> None:
-            if file is not None and ok and effect.runtime in self.engines:
+            if file is not None and ok:
                 self._disk[effect.session] = file
                 self._note()
             self.perform(self._agent.on_demoted(effect.session, ok, self._world.now))
 
-        tokens = len(file[1]) if file is not None else 0
+        tokens = len(file) if file is not None else 0
         self._process.after(_takes_s(tokens) * DISK_SLOWER, done)
 
     def _forget(self, effect: Forget) -> None:
@@ -189,8 +184,8 @@ def _takes_s(tokens: int) -> float:
     return MOVE_LEAST_S + tokens / MOVED_TOKENS_PER_S
 
 
-def _size_bytes(files: dict[SessionId, tuple[RuntimeId, tuple[int, ...]]]) -> int:
-    return sum(TOKEN_BYTES * len(tokens) for _, tokens in files.values())
+def _size_bytes(files: dict[SessionId, tuple[int, ...]]) -> int:
+    return sum(TOKEN_BYTES * len(tokens) for tokens in files.values())
 
 
 def _nobody(_effects: list[Effect]) -> None:

@@ -9,8 +9,9 @@ from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
 from roost.node.effects import Effect, Forget, Park, Restore
+from roost.node.parked import Parked
 from roost.node.seating import Seating
-from roost.node.sessions import Parked, Sessions
+from roost.node.sessions import Sessions
 from roost.node.settings import AgentSettings
 from roost.node.slots import Content, common_tokens
 from roost.sim.fittings import Case, agent
@@ -20,7 +21,7 @@ class _ForAnybody(Sessions):
     def find(
         self, runtime: RuntimeId, tenant: TenantId, wanted: bytes
     ) -> tuple[Parked, int] | None:
-        for one in self._parked.values():
+        for one in self._parked:
             if one.runtime == runtime and one.place in ("ram", "disk"):
                 one.content = Content(one.content.slot, tenant, wanted, one.content.held)
                 return one, common_tokens(one.content.known, wanted)
@@ -40,7 +41,7 @@ class _Boundless(Sessions):
     def park(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
         self._born += 1
         session = SessionId(self._born)
-        self._parked[session] = Parked(session, runtime, content, now, 1)
+        self._parked.add(Parked(session, runtime, content, now, 1))
         return [Park(runtime, content.slot, session)]
 
     def _make_room(self, need_bytes: int) -> list[Effect]:

@@ -30,7 +30,7 @@ class _Ruthless(Floors):
     def pinned(self) -> frozenset[RuntimeId]:
         return frozenset()
 
-    def unload_if_idle(self, floor: Floor) -> None:
+    def unload_if_idle(self, floor: Floor, now: float) -> None:
         if floor.is_retiring:
             self.unload(floor.runtime)
 

@@ -307,7 +307,6 @@ class Worker:
 
     def _gone(self, runtime: RuntimeId) -> None:
         self._residents.gone(runtime)
-        self.files.on_gone(runtime)
         self._perform(self.agent.on_runtime_gone(runtime, self._world.now))
 
     def _died(self, keys: list[StreamKey]) -> None:

@@ -7,6 +7,7 @@
     gateway.json     how often a gateway has been started
     secrets/             what no one else may read: tls.pem, keys that sign
     logs/, roost.db, certificate.pem
+    runtime-state/v1/<node>/   conversations that outlive their node (`store.shelved`)
 
 Several processes may share one ROOST_HOME. Whether another one is alive is asked of the locks that
 it holds, never of its pid: a pid may have been given to somebody else meanwhile.

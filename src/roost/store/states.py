@@ -1,8 +1,9 @@
 """SHELL: what slots held, on disk: written whole or not at all, and checked before it is used.
 
-A state is two files: `<name>.state` has the bytes, `<name>.json` says what they are. The second is
-written last, so that a state without it is none. What a killed process leaves behind lies in its
-scratch folder and goes with that.
+A state is two files: `<name>.state` has the bytes, `<name>.json` says what they are, after a
+checksum of that. The second is written last and removed first, so that a state without it is none:
+whatever is killed at whatever byte leaves states that are whole, and leftovers that `store.shelved`
+clears away.
 
 A native reader aborts the whole runtime over a file that is not as it expects, so nothing is given
 to one before its size and checksum were compared with what was written.
@@ -14,40 +15,71 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import msgspec
 
-from roost.core.model import RuntimeKey
+from roost.core.ids import SessionId
+from roost.core.model import RuntimeOptions
 from roost.errors import RoostError, fail
 from roost.store.files import publish, require_space, sync, translated, write_atomic
 
-VERSION = 1
+VERSION = 2
 CHUNK_BYTES = 2**20
+LABEL_MAX_BYTES = 64 * 2**20
+_SUM_CHARACTERS = 64
 
 
-class Origin(msgspec.Struct, frozen=True):
-    """Whose bytes they are: the runtime's key, the build that wrote them, the tokens they hold.
+class Facts(msgspec.Struct, frozen=True):
+    """What has to be equal for a state to mean anything to a runtime: all of it, no exceptions.
 
-    `known` is the ids of the first tokens, as 64-bit numbers in a row; `tokens` counts all.
+    `build` is who wrote the bytes, `machine` the kind of processor, `layout` how this roost keeps
+    them; `digest` is of the model's weights, tokeniser and template.
     """
 
-    key: RuntimeKey
+    backend: str
+    model: str
+    digest: str
     build: str
+    machine: str
+    options: RuntimeOptions
+    layout: int = VERSION
+
+    @property
+    def kin(self) -> str:
+        """A short name for all of this: equal facts, equal name."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:32]
+
+    def differs(self, other: Facts) -> list[str]:
+        """Name what is not equal."""
+        names = (*self.__struct_fields__,)
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
+
+class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a state is: of which session, from what, whose, and how much of it there is.
+
+    `tenant` is a salted name. `known` is the ids of the first tokens, as 64-bit numbers in a row;
+    `tokens` counts all. `pinned` ones are not removed for want of room. `size_bytes` and `sha256`
+    are the payload's, filled in when it is written.
+    """
+
+    session: SessionId
+    facts: Facts
+    tenant: str
     known: bytes
     tokens: int
+    saved_unix_s: int = 0
+    pinned: bool = False
+    size_bytes: int = 0
+    sha256: str = ""
+    version: int = VERSION
 
 
-class _Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    version: int
-    origin: Origin
-    size_bytes: int
-    sha256: str
-
-
-def write(source: Path, folder: Path, name: str, origin: Origin) -> None:
+def write(source: Path, folder: Path, name: str, label: Label) -> None:
     """Copy a file into `folder` under this name; raises `storage_error` and leaves nothing then."""
-    state = _state(folder, name)
+    state = payload_of(folder, name)
     partial = state.with_suffix(".part")
     try:
         with translated():
@@ -56,42 +88,87 @@ def write(source: Path, folder: Path, name: str, origin: Origin) -> None:
             require_space(folder, size_bytes)
             digest = _copy(source, partial)
             publish(partial, state)
-        label = _Label(VERSION, origin, size_bytes, digest)
-        write_atomic(_label(folder, name), msgspec.json.encode(label))
+        whole = msgspec.structs.replace(label, size_bytes=size_bytes, sha256=digest)
+        write_atomic(label_of(folder, name), sealed(whole))
     except BaseException:
         partial.unlink(missing_ok=True)
         remove(folder, name)
         raise
 
 
-def checked(folder: Path, name: str, origin: Origin) -> Path:
-    """Return the file of this state; raises `storage_error` unless it is what was written."""
-    with translated():
-        raw = _label(folder, name).read_bytes()
-        digest = _digest(_state(folder, name))
-        size_bytes = _state(folder, name).stat().st_size
+def read_label(folder: Path, name: str) -> Label:
+    """Read what a state is, without its bytes; raises `storage_error` where that is spoilt."""
+    raw = _plain_bytes(label_of(folder, name), LABEL_MAX_BYTES)
+    told, body = raw[:_SUM_CHARACTERS], raw[_SUM_CHARACTERS + 1 :]
+    if told != hashlib.sha256(body).hexdigest().encode():
+        raise _spoilt()
     try:
-        label = msgspec.json.decode(raw, type=_Label)
+        label = msgspec.json.decode(body, type=Label)
     except msgspec.DecodeError as error:
         raise _spoilt() from error
-    if label != _Label(VERSION, origin, size_bytes, digest):
+    if label.version != VERSION or size_bytes_of(payload_of(folder, name)) != label.size_bytes:
         raise _spoilt()
-    return _state(folder, name)
+    return label
+
+
+def checked(folder: Path, name: str, kin: str, known: bytes, tokens: int) -> Path:
+    """Return the file of this state, every byte of which was compared with what was written.
+
+    Raises `storage_error` unless it is, and is of this kin and these tokens.
+    """
+    label = read_label(folder, name)
+    if (label.facts.kin, label.known, label.tokens) != (kin, known, tokens):
+        raise _spoilt()
+    with translated():
+        digest = _digest(payload_of(folder, name))
+    if digest != label.sha256:
+        raise _spoilt()
+    return payload_of(folder, name)
+
+
+def relabel(folder: Path, name: str, *, pinned: bool) -> None:
+    """Pin a state, or let it go again; raises `storage_error`."""
+    label = msgspec.structs.replace(read_label(folder, name), pinned=pinned)
+    write_atomic(label_of(folder, name), sealed(label))
 
 
 def remove(folder: Path, name: str) -> None:
     """Remove a state, or what there is of one."""
-    for path in (_label(folder, name), _state(folder, name)):
+    for path in (label_of(folder, name), payload_of(folder, name)):
         with contextlib.suppress(OSError):
             path.unlink()
 
 
-def _state(folder: Path, name: str) -> Path:
+def sealed(label: Label) -> bytes:
+    """Encode a label behind its own checksum."""
+    body = msgspec.json.encode(label)
+    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def payload_of(folder: Path, name: str) -> Path:
+    """Where the bytes of a state are."""
     return folder / f"{name}.state"
 
 
-def _label(folder: Path, name: str) -> Path:
+def label_of(folder: Path, name: str) -> Path:
+    """Where it says what they are."""
     return folder / f"{name}.json"
+
+
+def size_bytes_of(path: Path) -> int:
+    """Size of a plain file of this user's; -1 for anything else, a link to one included."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return -1
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1
+
+
+def _plain_bytes(path: Path, most: int) -> bytes:
+    with translated():
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(most)
 
 
 def _copy(source: Path, target: Path) -> str:
@@ -108,7 +185,8 @@ def _copy(source: Path, target: Path) -> str:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
