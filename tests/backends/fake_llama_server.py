@@ -66,6 +66,15 @@ def tokenize(text: str, *, special: bool) -> list[int]:
     ]
 
 
+def shortest(grammar: str) -> str:
+    """Give the shortest text of a grammar; raises `ValueError` or `KeyError` for none."""
+    # This file is run by whatever Python there is, from wherever it lies.
+    sys.path.append(str(Path(__file__).resolve().parents[2]))
+    from tests.backends.fake_grammar import Grammar
+
+    return Grammar(grammar).shortest()
+
+
 class Slot:
     """One slot: what it holds, whether it is taken, and who waits for it."""
 
@@ -182,12 +191,18 @@ class Server:
         if len(body["prompt"]) >= self.ctx:
             reply(writer, 400, {"error": {"message": "exceeds", "code": 400}})
             return
+        try:
+            held_to = shortest(body["grammar"]) if body.get("grammar") else None
+        except (KeyError, ValueError):
+            failed = {"message": "Failed to initialize samplers: failed to parse grammar"}
+            reply(writer, 400, {"error": {**failed, "code": 400}})
+            return
         slot = self.slots[body["id_slot"]]
         async with slot.turn:
             slot.busy = True
             try:
                 await self.pass_gate(text)
-                await self.run(Completion(self, slot, body), writer, kind, int(after))
+                await self.run(Completion(self, slot, body, held_to), writer, kind, int(after))
             finally:
                 slot.busy = False
 
@@ -231,12 +246,13 @@ async def misbehave(kind: str, writer: asyncio.StreamWriter) -> None:
 class Completion:
     """One completion: prefill in batches, then bytes, whole characters at a time."""
 
-    def __init__(self, server: Server, slot: Slot, body: Json) -> None:
+    def __init__(self, server: Server, slot: Slot, body: Json, held_to: str | None) -> None:
         self.server = server
         self.slot = slot
         self.body = body
         self.prompt: list[int] = body["prompt"]
         self.count = 0
+        self.held_to = held_to
 
     async def messages(self) -> AsyncIterator[Json]:
         """Yield what the server says, the last with `stop`."""
@@ -285,6 +301,12 @@ class Completion:
         return min(common, len(self.prompt) - 1)
 
     def _answer(self) -> list[int]:
+        if self.held_to is not None:
+            return list(self.held_to.encode())[: self.body["n_predict"]]
+        never = {token for token, bias in self.body.get("logit_bias", ()) if bias is False}
+        return [byte for byte in self._said_after() if byte not in never]
+
+    def _said_after(self) -> list[int]:
         turns = bytes(token if token < BOS else 0 for token in self.prompt).split(b"\0")
         if (begun := self.server.begun(self.prompt)) is not None:
             return begun[: self.body["n_predict"]]

@@ -12,12 +12,14 @@ from tests.backends.subjects import toy
 UNCLAIMED = {
     *("states come back", "saving changes nothing", "states do not disturb", "states are shared"),
     *("bad states are refused", "a lost folder is made again"),
+    *("answers are JSON", "schemas hold", "grammars hold", "bad formats are refused"),
+    *("formats do not disturb", "biases are followed"),
 }
 
 
 @pytest.mark.slow
 async def test_promises_are_kept(tmp_path: Path) -> None:
-    """Every case is kept that is not about states, which no hosted library has."""
+    """Every case is kept that is not about states and formats, which this library has not."""
     results = await examine(toy(tmp_path, prefill_ms=0.05, decode_ms=0.5, load_ms=20))
     assert failed(results) == [], table(results)
     assert {result.case.name for result in results if result.status != "kept"} == UNCLAIMED

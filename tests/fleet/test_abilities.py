@@ -8,13 +8,23 @@ import pytest
 from roost.core.about import BackendAbout, NodeAbout
 from roost.core.ids import ModelId, NodeId
 from roost.core.machine import Memory, Processor
-from roost.core.request import ChatPrompt, GenerateRequest, Message, TextPrompt
+from roost.core.request import (
+    ChatPrompt,
+    GenerateRequest,
+    Grammar,
+    JsonAny,
+    JsonSchema,
+    Message,
+    Sampling,
+    TextPrompt,
+)
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.fleet.abilities import Abilities
 
 ONE, TWO = NodeId("one"), NodeId("two")
 CHAT = GenerateRequest(ModelId("m"), ChatPrompt((Message("user", "hello"),)))
 TEXT = GenerateRequest(ModelId("m"), TextPrompt("hello"))
+BIASED = Sampling(logit_bias=((1, 1.0),))
 SURE = msgspec.structs.replace(CHAT, top_logprobs=0)
 
 
@@ -51,6 +61,32 @@ def test_a_lack_is_named_with_its_field_and_backend() -> None:
     failure = abilities.refusal(SURE)
     assert failure is not None
     assert failure.param == "messages"
+
+
+@pytest.mark.parametrize(
+    ("request_", "claim", "param"),
+    [
+        (msgspec.structs.replace(TEXT, constraint=JsonAny()), "json_schema", "response_format"),
+        (
+            msgspec.structs.replace(TEXT, constraint=JsonSchema("{}")),
+            "json_schema",
+            "response_format",
+        ),
+        (msgspec.structs.replace(TEXT, constraint=Grammar("")), "grammar", "grammar"),
+        (msgspec.structs.replace(TEXT, sampling=BIASED), "logit_bias", "logit_bias"),
+    ],
+)
+def test_formats_and_biases_need_their_claims(
+    request_: GenerateRequest, claim: str, param: str
+) -> None:
+    """Who cannot hold an answer to a format is not asked for it."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report("completion"))
+    failure = abilities.refusal(request_)
+    assert failure is not None
+    assert failure.param == param
+    abilities.on_report(ONE, report("completion", claim))
+    assert refused(abilities, request_) == ""
 
 
 def test_a_model_without_a_template_says_so() -> None:

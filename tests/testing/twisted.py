@@ -167,6 +167,11 @@ def harmless(request: GenerateRequest) -> GenerateRequest:
     return replace(request, sampling=Sampling(), stop=(), max_tokens=None, top_logprobs=None)
 
 
+def unheld(request: GenerateRequest) -> GenerateRequest:
+    """Forget what the answer is held to."""
+    return replace(request, constraint=None)
+
+
 @dataclass(frozen=True)
 class Flaws:
     """Where a twisted runtime leaves the straight path."""

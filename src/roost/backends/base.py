@@ -35,6 +35,12 @@ What every runtime promises (and `roost.testing.conformance` checks):
     it: it raises `RoostError` and leaves the slot empty. Whoever keeps files where bytes can change
     has to check more than that.
 
+13. Formats. Where `json_schema` is claimed, an answer that is held to JSON, and ends by itself, is
+    JSON, valid under the schema; where `grammar` is, it is a text of the grammar; one that is cut
+    off by its limit is the beginning of such a text. What no answer can be held to is refused by
+    `prepare`, and whatever is written there, neighbours notice nothing. What is not claimed is
+    `unsupported`, and never left out in silence; so are log probabilities and biases of tokens.
+
 Foreign exceptions are translated into `RoostError` inside the backend and nowhere else.
 """
 

@@ -10,12 +10,23 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from roost.backends.base import Prepared, SlotUse
-from roost.core.request import ChatPrompt, GenerateRequest, Prompt, Sampling, TextPrompt
+from roost.core.model import Capabilities
+from roost.core.request import (
+    ChatPrompt,
+    GenerateRequest,
+    Grammar,
+    JsonAny,
+    JsonSchema,
+    Prompt,
+    Sampling,
+    TextPrompt,
+)
 from roost.errors import RoostError, fail
 
 STOPS_MAX = 16
 STOP_CHARS_MAX = 4096
 TOP_LOGPROBS_MAX = 20
+BIASES_MAX = 300
 REAL = {
     "temperature": (0.0, 2.0),
     "top_p": (0.0, 1.0),
@@ -23,6 +34,7 @@ REAL = {
     "presence_penalty": (-2.0, 2.0),
     "frequency_penalty": (-2.0, 2.0),
 }
+_BIAS = (-100.0, 100.0)
 _STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 WHOLE = {"top_k": (0, 1_000_000), "seed": (0, 2**32 - 1)}
 
@@ -42,6 +54,43 @@ def check_request(request: GenerateRequest) -> None:
         message = f"top_logprobs must be a whole number from 0 to {TOP_LOGPROBS_MAX}."
         raise fail("bad_request", message, param="top_logprobs")
 
+    _check_constraint(request)
+
+
+def check_claimed(request: GenerateRequest, claims: Capabilities) -> None:
+    """Refuse what the backend does not claim to do; raises `unsupported` naming the field."""
+    constraint = request.constraint
+    for asked, claimed, what, param in (
+        (request.top_logprobs is not None, claims.logprobs, "log probabilities", "logprobs"),
+        (request.sampling.logit_bias, claims.logit_bias, "biases of tokens", "logit_bias"),
+        (isinstance(constraint, Grammar), claims.grammar, "grammars", "grammar"),
+        (
+            isinstance(constraint, (JsonAny, JsonSchema)),
+            claims.json_schema,
+            "answers in JSON",
+            "response_format",
+        ),
+    ):
+        if asked and not claimed:
+            raise fail("unsupported", f"This model's backend has no {what}.", param=param)
+
+
+def _check_constraint(request: GenerateRequest) -> None:
+    """Check what an answer is held to as far as it is no matter of its text."""
+    constraint = request.constraint
+    if constraint is None:
+        return
+    good = isinstance(constraint, JsonAny) or (
+        isinstance(constraint, (JsonSchema, Grammar)) and isinstance(constraint.text, str)
+    )
+    if not good:
+        raise fail("bad_request", "There is no such format.", param="response_format")
+    if request.ignore_eos:
+        message = "ignore_eos keeps an answer from its end, and a format asks for one."
+        raise fail("bad_request", message, param="ignore_eos")
+    if request.continuation is not None:
+        raise fail("unsupported", "An answer that is held to a format cannot be continued.")
+
 
 def _check_sampling(sampling: Sampling) -> None:
     for name, (low, high) in REAL.items():
@@ -49,11 +98,32 @@ def _check_sampling(sampling: Sampling) -> None:
         # A comparison with NaN is false, so NaN is outside every range.
         if value is not None and not (_is_number(value) and low <= value <= high):
             raise fail("bad_request", f"{name} must be from {low:g} to {high:g}.", param=name)
+    _check_biases(sampling.logit_bias)
     for name, (least, most) in WHOLE.items():
         value = getattr(sampling, name)
         if value is not None and not _whole_in(value, least, most):
             message = f"{name} must be a whole number from {least} to {most}."
             raise fail("bad_request", message, param=name)
+
+
+def _check_biases(biases: Sequence[object]) -> None:
+    """Check how many there are and their form; which tokens there are is checked later."""
+    low, high = _BIAS
+    for bias in biases:
+        pair = bias if isinstance(bias, tuple) and len(bias) == 2 else (None, "")
+        if not (_is_int(pair[0]) and _is_number(pair[1]) and low <= float(pair[1]) <= high):
+            message = f"logit_bias has token ids, each with a number from {low:g} to {high:g}."
+            raise fail("bad_request", message, param="logit_bias")
+    if len(biases) > BIASES_MAX:
+        message = f"logit_bias takes at most {BIASES_MAX} tokens."
+        raise fail("bad_request", message, param="logit_bias")
+
+
+def check_biases(sampling: Sampling, vocab_size: int) -> None:
+    """Check that biases are of tokens that the model has; raises `bad_request`."""
+    if any(not 0 <= token < vocab_size for token, _ in sampling.logit_bias):
+        message = f"logit_bias has token ids from 0 to {vocab_size - 1}."
+        raise fail("bad_request", message, param="logit_bias")
 
 
 def _check_stops(stops: Sequence[str]) -> None:
@@ -145,6 +215,7 @@ def check_run(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int, vocab_s
     """Check what is about to run on a slot, whoever prepared it; raises `bad_request`."""
     check_request(prepared.request)
     check_tokens(prepared.tokens, vocab_size)
+    check_biases(prepared.request.sampling, vocab_size)
     if not _whole_in(use.slot, 0, slots - 1):
         raise fail("bad_request", f"There is no such slot; slots are 0 to {slots - 1}.")
     least = 0 if prepared.request.said else 1

@@ -75,8 +75,7 @@ class HostedRuntime:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
         self._check_alive()
         checks.check_request(request)
-        if request.top_logprobs is not None and not self._claims.logprobs:
-            raise fail("unsupported", "This backend has no log probabilities.", param="logprobs")
+        checks.check_claimed(request, self._claims)
         tokens, reading = await self._prompts.tokens(request)
         tokens += request.said
         checks.check_tokens(tokens, self._loaded.vocab_size)
@@ -91,6 +90,7 @@ class HostedRuntime:
         self._check_alive()
         slots, loaded = self._key.options.slots, self._loaded
         checks.check_run(prepared, use, slots=slots, ctx=loaded.ctx, vocab_size=loaded.vocab_size)
+        checks.check_claimed(prepared.request, self._claims)
         if use.slot in self._busy:
             raise fail("internal", "Two streams were given one slot.")
         self._busy.add(use.slot)

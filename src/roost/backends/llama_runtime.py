@@ -12,6 +12,7 @@ import msgspec
 
 from roost.backends import checks
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
+from roost.backends.formats import Formats
 from roost.backends.llama_answer import Timings
 from roost.backends.llama_http import Lost
 from roost.backends.llama_link import Link
@@ -22,9 +23,27 @@ from roost.backends.prompts import PromptLimits, Prompts
 from roost.backends.rates import learned
 from roost.backends.render import Renderer
 from roost.core.events import StreamEvent
-from roost.core.model import RuntimeKey
+from roost.core.model import Capabilities, RuntimeKey
 from roost.core.request import GenerateRequest
 from roost.errors import RoostError, fail
+
+CLAIMS = Capabilities(
+    chat=True,
+    completion=True,
+    streaming=True,
+    concurrent_streams=True,
+    cancel=True,
+    sessions=True,
+    state=True,
+    prefix_cache=True,
+    json_schema=True,
+    grammar=True,
+    logit_bias=True,
+    logprobs=True,
+    exact_token_count=True,
+    seed=True,
+    replay=True,
+)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -68,6 +87,7 @@ class LlamaRuntime:
         self._prompts = Prompts(own.renderer, link.tokenize, limits)
         self._folder = own.folder
         self._states = own.states
+        self._formats = Formats(CLAIMS)
         self._live = 0
         self._rates = Telemetry()
         link.child.on_death(self._clean_up)
@@ -96,12 +116,14 @@ class LlamaRuntime:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
         self._check_alive()
         checks.check_request(request)
+        await self._formats.of(request)
         try:
             tokens, reading = await self._prompts.tokens(request)
         except Lost:
             raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
         tokens += request.said
         checks.check_tokens(tokens, self._facts.vocab_size)
+        checks.check_biases(request.sampling, self._facts.vocab_size)
         limit = checks.limit_of(request, len(tokens), self._facts.ctx)
         return Prepared(request, tokens, limit, reading)
 
@@ -113,7 +135,8 @@ class LlamaRuntime:
         self._check_alive()
         slots, facts = self._key.options.slots, self._facts
         checks.check_run(prepared, use, slots=slots, ctx=facts.ctx, vocab_size=facts.vocab_size)
-        stream = Stream(self._link, prepared, use)
+        held_to = await self._formats.of(prepared.request)
+        stream = Stream(self._link, prepared, use, held_to.gbnf if held_to else "")
         self._live += 1
         try:
             async with aclosing(stream.events()) as events:

@@ -28,7 +28,7 @@ from roost.backends.llama_places import (
     remove_folder,
 )
 from roost.backends.llama_ready import Starting
-from roost.backends.llama_runtime import LlamaRuntime
+from roost.backends.llama_runtime import CLAIMS, LlamaRuntime
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
 
@@ -50,21 +50,8 @@ class LlamaServer:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it does; grammars and tools are not offered yet."""
-        return Capabilities(
-            chat=True,
-            completion=True,
-            streaming=True,
-            concurrent_streams=True,
-            cancel=True,
-            sessions=True,
-            state=True,
-            prefix_cache=True,
-            logprobs=True,
-            exact_token_count=True,
-            seed=True,
-            replay=True,
-        )
+        """What it does."""
+        return CLAIMS
 
     async def start(
         self,

@@ -28,20 +28,25 @@ decision; below, they are equal to the last bit."""
 class _Refused(Exception):  # noqa: N818 - not an error of the connection, so nothing has died
     """The server lives and says no."""
 
+    def __init__(self, message: str, reason: str = "runtime_error") -> None:
+        super().__init__(message)
+        self.reason = reason
+
 
 class Stream:
-    """One completion; `leave` in the end, whatever happens."""
+    """One completion, held to a grammar if there is one; `leave` in the end, whatever happens."""
 
-    def __init__(self, link: Link, prepared: Prepared, use: SlotUse) -> None:
+    def __init__(self, link: Link, prepared: Prepared, use: SlotUse, grammar: str = "") -> None:
         request = prepared.request
         self._link = link
         self._slot = use.slot
-        self._bodies = [msgspec.json.encode(body) for body in bodies(prepared, use)]
+        self._bodies = [msgspec.json.encode(body) for body in bodies(prepared, use, grammar)]
         steps = len(self._bodies) - 1
         self._answer = Answer(use.slot, len(prepared.tokens), request, steps)
         self._full = not prepared.limit
         self._exchange = Exchange(link.place)
         self._begun = False
+        self._grammar = grammar
 
     @property
     def timings(self) -> Timings | None:
@@ -66,7 +71,7 @@ class Stream:
         except Lost as lost:
             failure = await self._link.blame(str(lost))
         except _Refused as refused:
-            failure = Failure("runtime_error", str(refused))
+            failure = Failure(refused.reason, str(refused))
         for event in self._answer.on_failure(failure):
             yield event
 
@@ -81,6 +86,8 @@ class Stream:
     async def _said(self, body: bytes) -> AsyncGenerator[bytes, None]:
         await self._exchange.send("POST", "/completion", body)
         status = await self._exchange.status()
+        if status == 400 and self._grammar:
+            raise _Refused("This build of llama.cpp cannot follow the format.", "unsupported")
         if status != 200:
             raise _Refused(f"The runtime refused the request with status {status}.")
         parser = SseParser(EVENT_MAX_BYTES)
@@ -112,13 +119,15 @@ class Stream:
             self._exchange.drop()
 
 
-def bodies(prepared: Prepared, use: SlotUse) -> list[dict[str, object]]:
+def bodies(prepared: Prepared, use: SlotUse, grammar: str = "") -> list[dict[str, object]]:
     """Write the requests, one after another, that make an answer.
 
     One is enough, but for an answer that is continued: there the prompt is computed first, as it
     was where the answer began, then what was said of it in small steps.
     """
     whole = completion(prepared, use)
+    if grammar:
+        whole["grammar"] = grammar
     prompt = len(prepared.tokens) - len(prepared.request.said)
     ends = range(prompt, len(prepared.tokens), STEP_TOKENS)
     out = [{**whole, "prompt": prepared.tokens[:end], "n_predict": 0} for end in ends]
@@ -149,7 +158,10 @@ def completion(prepared: Prepared, use: SlotUse) -> dict[str, object]:
         body["n_probs"] = max(1, request.top_logprobs)
     if sampling.seed is not None:
         body["seed"] = min(sampling.seed, SEED_MAX)
+    if sampling.logit_bias:
+        # In llama.cpp `false` keeps a token out, whatever else is added to it.
+        body["logit_bias"] = [(one, bias > -100 and bias) for one, bias in sampling.logit_bias]
     for name in sampling.__struct_fields__:
-        if name != "seed" and (value := getattr(sampling, name)) is not None:
+        if name not in ("seed", "logit_bias") and (value := getattr(sampling, name)) is not None:
             body[name] = value
     return body

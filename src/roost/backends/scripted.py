@@ -6,7 +6,8 @@ in the last message, as a line of its own:
 
     @script {"pieces": ["Hel", "lo"], "delay_ms": 5, "fail_after": 1}
 
-A seed adds words that depend on it. With `ignore_eos` the answer starts over until its limit.
+A seed adds words that depend on it. With `ignore_eos` the answer starts over until its limit. An
+answer that is held to a format is what the script says if that fits, or else the shortest text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import msgspec
 from roost.backends import checks
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
 from roost.backends.deltas import Deltas
+from roost.backends.formats import Format, Formats
 from roost.backends.llama_places import remove_folder
 from roost.backends.scripted_states import ScriptedStates
 from roost.core.events import (
@@ -44,12 +46,29 @@ from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
 from roost.errors import RoostError, fail
 from roost.text.control import ControlTokens
 from roost.text.endings import THINK_MARKS, Ending
+from roost.text.gbnf import Rules
+from roost.text.gbnf_match import matches, shortest
 from roost.text.offers import told
 from roost.text.utf8 import Utf8Decoder
 
 BOS, TURN, END = 256, 257, 258
 VOCAB_SIZE = 259
 MARK = "@script "
+CLAIMS = Capabilities(
+    chat=True,
+    completion=True,
+    streaming=True,
+    concurrent_streams=True,
+    cancel=True,
+    sessions=True,
+    state=True,
+    prefix_cache=True,
+    json_schema=True,
+    grammar=True,
+    exact_token_count=True,
+    seed=True,
+    replay=True,
+)
 WAIT_MAX_MS = 60_000.0
 # No text can become one of the three tokens above 255, so nothing has to be cut.
 _ENDING = Ending(ControlTokens(()), "\0", THINK_MARKS[0])
@@ -92,19 +111,7 @@ class ScriptedBackend:
     @property
     def capabilities(self) -> Capabilities:
         """What it does, all of it exactly."""
-        return Capabilities(
-            chat=True,
-            completion=True,
-            streaming=True,
-            concurrent_streams=True,
-            cancel=True,
-            sessions=True,
-            state=True,
-            prefix_cache=True,
-            exact_token_count=True,
-            seed=True,
-            replay=True,
-        )
+        return CLAIMS
 
     async def start(
         self,
@@ -130,6 +137,7 @@ class ScriptedRuntime:
     ) -> None:
         self.died = asyncio.Event()
         self.busy: set[int] = set()
+        self._formats = Formats(CLAIMS)
         self._key = key
         self._script = script
         self._release_timeout_s = settings.release_timeout_s
@@ -155,8 +163,7 @@ class ScriptedRuntime:
         """Render and count; see `base.Runtime.prepare`."""
         self._check_alive()
         checks.check_request(request)
-        if request.top_logprobs is not None:
-            raise fail("unsupported", "This backend has no log probabilities.", param="logprobs")
+        await self._formats.of(request)
         tokens, reading = _tokens(request)
         checks.check_tokens(tokens, VOCAB_SIZE)
         script_in(tokens, self._script)
@@ -173,10 +180,12 @@ class ScriptedRuntime:
         self._check_alive()
         options = self._key.options
         checks.check_run(prepared, use, slots=options.slots, ctx=self._ctx, vocab_size=VOCAB_SIZE)
+        held_to = await self._formats.of(prepared.request)
         if use.slot in self.busy:
             raise fail("internal", "Two streams were given one slot.")
         self.busy.add(use.slot)
-        run = _Run(self, prepared, use, script_in(_prompt(prepared), self._script))
+        script = script_in(_prompt(prepared), self._script)
+        run = _Run(self, prepared, use, script, held_to)
         events = run.events()
         try:
             yield events
@@ -235,9 +244,15 @@ class _Run:
     """One stream: what it has put into the slot so far, and whether it ended by itself."""
 
     def __init__(
-        self, runtime: ScriptedRuntime, prepared: Prepared, use: SlotUse, script: Script
+        self,
+        runtime: ScriptedRuntime,
+        prepared: Prepared,
+        use: SlotUse,
+        script: Script,
+        held_to: Format | None,
     ) -> None:
         self.script = script
+        self._format = held_to
         self.over = False
         self._runtime = runtime
         self._prepared = prepared
@@ -307,11 +322,19 @@ class _Run:
             said = max(0, said - len(piece))
 
     def _pieces(self) -> Iterable[bytes]:
+        if self._format is not None:
+            return self._formatted(self._format.rules)
         if self.script.pieces is not None:
             pieces = [piece.encode() for piece in self.script.pieces]
         else:
             pieces = _echo(self._prepared)
         return cycle(pieces or [b" "]) if self._prepared.request.ignore_eos else pieces
+
+    def _formatted(self, rules: Rules) -> list[bytes]:
+        pieces = self.script.pieces
+        if pieces is None or not matches(rules, "".join(pieces)):
+            pieces = tuple(shortest(rules) or "")
+        return [piece.encode() for piece in pieces]
 
     async def _act(self, number: int) -> None:
         """Do what the script says before piece `number`."""

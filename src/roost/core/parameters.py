@@ -35,6 +35,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("frequency_penalty", "number", "against what was said often", -2, 2),
     Parameter("stop", "texts", "texts before which the answer ends", 0, 16),
     Parameter("logprobs", "whole", "so many alternatives to each token", 0, 20, "logprobs"),
+    Parameter("logit_bias", "number", "for or against tokens", -100, 100, "logit_bias"),
     Parameter("ignore_eos", "switch", "go on where the model would end"),
     Parameter("stream", "switch", "text as it comes", needs="streaming"),
 )

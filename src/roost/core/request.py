@@ -99,6 +99,8 @@ class Sampling(msgspec.Struct, frozen=True):
 
     Ranges are checked by the dialect and again by the backend:
     temperature 0..2, top_p 0..1, min_p 0..1, top_k 0..1,000,000, penalties -2..2, seed 0..2**32-1.
+    `logit_bias` has token ids of this very model, each with what is added to its chance, -100..100:
+    -100 keeps it out.
     """
 
     temperature: float | None = None
@@ -108,6 +110,7 @@ class Sampling(msgspec.Struct, frozen=True):
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
 
 class Continuation(msgspec.Struct, frozen=True):
@@ -121,6 +124,25 @@ class Continuation(msgspec.Struct, frozen=True):
     digest: str
 
 
+class JsonAny(msgspec.Struct, frozen=True, tag="json_object"):
+    """The answer is a JSON object, whichever."""
+
+
+class JsonSchema(msgspec.Struct, frozen=True, tag="json_schema"):
+    """The answer is JSON that is valid under this schema; `text` is the schema as JSON."""
+
+    text: str
+
+
+class Grammar(msgspec.Struct, frozen=True, tag="grammar"):
+    """The answer is a text of this grammar, written as GBNF with a rule `root`."""
+
+    text: str
+
+
+Constraint: TypeAlias = JsonAny | JsonSchema | Grammar
+
+
 class GenerateRequest(msgspec.Struct, frozen=True):
     """One generation.
 
@@ -129,6 +151,8 @@ class GenerateRequest(msgspec.Struct, frozen=True):
     `top_logprobs` None means no log probabilities, 0..20 alternatives per token otherwise.
     `return_tokens` asks for the ids of an answer's tokens; `max_tokens` counts those of a
     `continuation` too, though to the runtime they are prompt.
+    `constraint` is what every answer that ends by itself is held to; one that is cut off by its
+    limit is the beginning of such a text.
     """
 
     model: ModelId
@@ -140,6 +164,7 @@ class GenerateRequest(msgspec.Struct, frozen=True):
     ignore_eos: bool = False
     return_tokens: bool = False
     continuation: Continuation | None = None
+    constraint: Constraint | None = None
 
     @property
     def said(self) -> tuple[int, ...]:

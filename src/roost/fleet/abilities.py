@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from roost.core.ids import ModelId, NodeId
-from roost.core.request import ChatPrompt, GenerateRequest
+from roost.core.request import ChatPrompt, GenerateRequest, Grammar, JsonAny, JsonSchema
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
 
@@ -29,12 +29,23 @@ class Need(NamedTuple):
 CHAT = Need("chat", "messages", "chats")
 COMPLETION = Need("completion", "prompt", "completions of raw prompts")
 LOGPROBS = Need("logprobs", "logprobs", "log probabilities")
+BIASES = Need("logit_bias", "logit_bias", "biases of tokens")
+GRAMMAR = Need("grammar", "grammar", "grammars")
+JSON = Need("json_schema", "response_format", "answers in JSON")
 
 
 def needs_of(request: GenerateRequest) -> tuple[Need, ...]:
     """Say what a request needs beyond what every backend does."""
-    prompt = CHAT if isinstance(request.prompt, ChatPrompt) else COMPLETION
-    return (prompt,) if request.top_logprobs is None else (prompt, LOGPROBS)
+    held_to = request.constraint
+    asked = (
+        (CHAT, isinstance(request.prompt, ChatPrompt)),
+        (COMPLETION, not isinstance(request.prompt, ChatPrompt)),
+        (LOGPROBS, request.top_logprobs is not None),
+        (BIASES, bool(request.sampling.logit_bias)),
+        (GRAMMAR, isinstance(held_to, Grammar)),
+        (JSON, isinstance(held_to, (JsonAny, JsonSchema))),
+    )
+    return tuple(need for need, wanted in asked if wanted)
 
 
 class _Ability(NamedTuple):

@@ -86,6 +86,9 @@ class Entry:
     def turn(self, call: Call, order: Order) -> Turn:
         """Make the turn, with everything between it and its client; it has not begun."""
         held, lifelines, terms = order.held, self._lifelines, order.terms
+        if order.request.constraint is not None:
+            # Whoever would go on with it does not know how far the format has got.
+            terms = msgspec.structs.replace(terms, on_loss="error")
         said = said_for(terms, order.relay.replay_max_tokens)
         streamed = order.whole is None
         relay = Relay(order.relay, streamed=streamed, now=self._mind.now_s, said=said)

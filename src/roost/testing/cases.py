@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from roost.testing import answers, continuations, lifetimes, refusals, states
+from roost.testing import answers, continuations, formats, lifetimes, refusals, states
 from roost.testing.stand import Stand
 
 
@@ -28,6 +28,7 @@ class Case:
 CANCEL = ("completion", "cancel")
 STATE = ("completion", "state", "prefix_cache")
 TWO = ("completion", "concurrent_streams")
+JSON = ("completion", "json_schema")
 REPLAY = ("completion", "replay")
 CASES = (
     Case("text is completed", 1, answers.text_is_completed),
@@ -79,6 +80,13 @@ CASES = (
     Case("states are shared", 12, states.states_are_shared, STATE),
     Case("bad states are refused", 12, states.bad_states_are_refused, STATE),
     Case("a lost folder is made again", 12, states.lost_folder_is_made_again, STATE),
+    Case("answers are JSON", 13, formats.answers_are_json, JSON),
+    Case("schemas hold", 13, formats.schemas_hold, JSON),
+    Case("grammars hold", 13, formats.grammars_hold, ("completion", "grammar")),
+    Case("bad formats are refused", 13, formats.bad_formats_are_refused, JSON),
+    Case("formats do not disturb", 13, formats.formats_do_not_disturb, (*JSON, TWO[1])),
+    Case("biases are followed", 13, formats.biases_are_followed, (*REPLAY, "logit_bias")),
+    Case("what is not claimed is refused", 13, formats.unclaimed_is_refused),
     Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),
     Case("one BOS", 0, refusals.one_bos),
     Case("log probabilities add up", 0, answers.logprobs_add_up, ("completion", "logprobs")),

@@ -1,0 +1,54 @@
+"""SHELL: what requests of one runtime are held to, each format worked out once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from roost.backends import checks
+from roost.core.model import Capabilities
+from roost.core.request import Constraint, GenerateRequest
+from roost.text.constraints import rules_of
+from roost.text.gbnf import Rules, written
+
+KEPT = 32
+"""Agents send the same few schemas with every request."""
+
+
+class Format(NamedTuple):
+    """A grammar, and how it is written."""
+
+    rules: Rules
+    gbnf: str
+
+
+class Formats:
+    """Formats by what they came from, those kept that were used last."""
+
+    def __init__(self, claims: Capabilities) -> None:
+        self._claims = claims
+        self._kept: dict[Constraint, Format] = {}
+
+    async def of(self, request: GenerateRequest) -> Format | None:
+        """Give the format that a request is held to, None for none.
+
+        Raises `unsupported` for anything that the backend does not claim, and what
+        `roost.text.constraints.rules_of` raises.
+        """
+        checks.check_claimed(request, self._claims)
+        constraint = request.constraint
+        if constraint is None:
+            return None
+        found = self._kept.pop(constraint, None)
+        if found is None:
+            # A large schema takes a tenth of a second, in which others want to be served.
+            found = await asyncio.to_thread(_worked_out, constraint)
+        self._kept[constraint] = found
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+
+def _worked_out(constraint: Constraint) -> Format:
+    rules = rules_of(constraint)
+    return Format(rules, written(rules))
