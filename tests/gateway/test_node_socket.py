@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from roost.errors import Failure, RoostError
@@ -16,7 +17,8 @@ from roost.gateway.front.asgi import Receive, Received, Scope, Send, Sent
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.server import Front, open_front
 from roost.gateway.node_socket import SocketConnection
-from roost.wire.messages import Goodbye
+from roost.wire.codec import encode
+from roost.wire.messages import Goodbye, Ping
 from tests.conftest import Eventually
 
 BIG = Goodbye(Failure("draining", "x" * 100_000), again=True)
@@ -51,6 +53,24 @@ async def test_what_the_server_raises_is_a_lost_node(error: Exception) -> None:
         await connection.close()
         assert await connection.receive() is None
     await SocketConnection(receive, send, MAX_BYTES).close()
+
+
+async def test_what_only_a_newer_node_says_is_passed_over() -> None:
+    """The message behind it is the next one that is heard, and then the node has gone."""
+    strange = msgspec.msgpack.encode({"type": "telepathy", "seq": 1})
+    frames = [strange, strange, encode(Ping(7))]
+
+    async def receive() -> Received:
+        if frames:
+            return {"type": "websocket.receive", "bytes": frames.pop(0)}
+        return {"type": "websocket.disconnect"}
+
+    async def send(message: Sent) -> None:
+        raise AssertionError("nothing is said")
+
+    connection = SocketConnection(receive, send, MAX_BYTES)
+    assert await connection.receive() == Ping(7)
+    assert await connection.receive() is None
 
 
 @dataclass

@@ -155,6 +155,20 @@ async def test_what_is_no_message_is_a_bad_request() -> None:
         await connection.close()
 
 
+async def test_what_only_a_newer_gateway_says_is_passed_over() -> None:
+    """The message behind it is the next one that is heard."""
+
+    async def speak(socket: ServerConnection) -> None:
+        await socket.send(msgspec.msgpack.encode({"type": "telepathy", "seq": 1}))
+        await socket.send(encode(Pong(2)))
+        await socket.wait_closed()
+
+    async with _gateway(speak) as address:
+        connection = await dial(address)
+        assert await connection.receive() == Pong(2)
+        await connection.close()
+
+
 async def test_frames_over_the_limit_are_neither_sent_nor_received() -> None:
     """An oversized frame ends the connection before it is read whole."""
 

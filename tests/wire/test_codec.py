@@ -144,7 +144,9 @@ HOSTILE: dict[str, bytes] = {
     "a wrong type": msgspec.msgpack.encode({"type": "ping", "seq": "1"}),
     "a list": msgspec.msgpack.encode([1, 2]),
     "text that is not UTF-8": b"\x82\xa4type\xa4ping\xa3seq\xa1\xff",
-    "an unknown reason": encode(Goodbye(BUSY, again=True)).replace(b"node_busy", b"node_zzzz"),
+    "an unknown reason that is no text": encode(Goodbye(BUSY, again=True)).replace(
+        b"\xa9node_busy", b"\xc4\x09node_zzzz"
+    ),
     "an array of four billion": b"\x82\xa4type\xa4ping\xa1x\xdd\xff\xff\xff\xff",
     "events without end": b"\x84\xa4type\xa6events\xa6stream\x01\xa3seq\x00\xa6events"
     b"\xdd\xff\xff\xff\xff",

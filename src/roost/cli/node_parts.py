@@ -38,7 +38,7 @@ from roost.observe import logs
 from roost.store.sources import FileSource, parse_source
 from roost.store.states import free_bytes
 from roost.wire.heartbeat import LinkSettings
-from roost.wire.messages import VERSION, Hello, Pull
+from roost.wire.messages import OLDEST, VERSION, Hello, Pull
 from roost.wire.pump import PumpSettings
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def open_node(
     )
     # Every start is another instance, so that a gateway can tell a new life from a new link.
     instance = secrets.token_hex(8)
-    hello = Hello(VERSION, node, socket.gethostname(), instance, f"roost {__version__}")
+    software = f"roost {__version__}"
+    hello = Hello(OLDEST, node, socket.gethostname(), instance, software, newest=VERSION)
     agent = Agent(_agent_settings(settings, places), shelf.offers())
     limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from roost.errors import RoostError, fail
-from roost.wire.codec import decode_from_node, encode
+from roost.wire.codec import UnknownKindError, decode_from_node, encode
 
 if TYPE_CHECKING:
     from roost.gateway.front.asgi import Receive, Send, Sent
@@ -38,16 +38,19 @@ class SocketConnection:
 
     async def receive(self) -> FromNode | None:
         """Wait for the next message; None once the node has gone."""
-        if self._closed:
-            return None
-        message = await self._receive()
-        frame = message.get("bytes")
-        if message["type"] != "websocket.receive":
-            self._closed = True
-            return None
-        if frame is None:
-            raise fail("bad_request", "a link carries binary frames only")
-        return decode_from_node(frame, self._max_bytes)
+        while not self._closed:
+            message = await self._receive()
+            frame = message.get("bytes")
+            if message["type"] != "websocket.receive":
+                self._closed = True
+                return None
+            if frame is None:
+                raise fail("bad_request", "a link carries binary frames only")
+            try:
+                return decode_from_node(frame, self._max_bytes)
+            except UnknownKindError:
+                continue  # only a newer release says that
+        return None
 
     async def close(self) -> None:
         """Close the socket; idempotent.

@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from roost.errors import RoostError, fail
 from roost.node.pinned_tls import pinned_context
-from roost.wire.codec import FRAME_MAX_BYTES, decode_from_gateway, encode
+from roost.wire.codec import FRAME_MAX_BYTES, UnknownKindError, decode_from_gateway, encode
 from roost.wire.messages import LINK_PATH, FromGateway, FromNode
 
 _SCHEMES = {"http": "ws", "https": "wss"}
@@ -109,13 +109,17 @@ class SocketConnection:
 
     async def receive(self) -> FromGateway | None:
         """Wait for the next message; None once the gateway has gone."""
-        try:
-            frame = await self._socket.recv()
-        except ConnectionClosed:
-            return None
-        if isinstance(frame, str):
-            raise fail("bad_request", "a link carries binary frames only")
-        return decode_from_gateway(frame, self._message_max_bytes)
+        while True:
+            try:
+                frame = await self._socket.recv()
+            except ConnectionClosed:
+                return None
+            if isinstance(frame, str):
+                raise fail("bad_request", "a link carries binary frames only")
+            try:
+                return decode_from_gateway(frame, self._message_max_bytes)
+            except UnknownKindError:
+                continue  # only a newer release says that
 
     async def close(self) -> None:
         """Close the socket; idempotent."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from roost.core.about import NodeAbout
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
-from roost.wire.messages import VERSION, Hello, Open, Order, Status
+from roost.wire.messages import Hello, Open, Order, Status
 
 _NAME_MAX = 128
 _LISTED_MAX = 256
@@ -46,15 +46,6 @@ def about_order(message: Order) -> str | None:
 def broken(peer: str, complaint: str) -> Failure:
     """The peer (`node` or `gateway`) did what it may not."""
     return Failure("upstream_error", f"the {peer} broke the link protocol: it {complaint}")
-
-
-def other_version(peer: str, version: int) -> Failure:
-    """The peer speaks another version of the protocol."""
-    return Failure(
-        "unsupported",
-        f"the {peer} speaks link version {version}, this side speaks {VERSION}: "
-        "install the same roost release on both",
-    )
 
 
 def _is_id(text: str) -> bool:

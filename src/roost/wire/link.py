@@ -21,7 +21,7 @@ from __future__ import annotations
 import msgspec
 
 from roost.core.ids import StreamId
-from roost.wire import judge
+from roost.wire import judge, versions
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link_tables import (
     GATEWAY_SIDE,
@@ -34,7 +34,6 @@ from roost.wire.link_tables import (
     Send,
 )
 from roost.wire.messages import (
-    VERSION,
     Cancel,
     Credit,
     Events,
@@ -64,12 +63,13 @@ class LinkStatistics(msgspec.Struct, frozen=True):
 
 
 class NodeEnd:
-    """The end that dials in and speaks first."""
+    """The end that dials in and speaks first; `version` is what was agreed upon, 0 before that."""
 
     def __init__(self, hello: Hello, settings: LinkSettings, now: float) -> None:
         self._hello = hello
         self._settings = settings
         self._standing = Standing(NODE_SIDE, settings, now)
+        self.version = 0
         self._last_stream = StreamId(-1)
 
     @property
@@ -138,10 +138,11 @@ class NodeEnd:
 
     def _react(self, message: FromGateway, now: float) -> list[NodeOutput]:
         match message:
-            case Welcome(version=version) if version != VERSION:
-                failure = judge.other_version("gateway", version)
+            case Welcome() if not versions.accepts(self._hello, message):
+                failure = versions.not_spoken(message, self._hello)
                 return [*self._standing.close(failure, again=False)]
             case Welcome():
+                self.version = message.version
                 self._standing.start(message.ping_s, now)
             case Open():
                 self._last_stream = message.stream
@@ -149,12 +150,16 @@ class NodeEnd:
 
 
 class GatewayEnd:
-    """The end that is dialled, answers the greeting and guards every stream."""
+    """The end that is dialled, answers the greeting and guards every stream.
+
+    `version` is what was agreed upon, 0 before that.
+    """
 
     def __init__(self, gateway: str, settings: LinkSettings, now: float) -> None:
         self._gateway = gateway
         self._settings = settings
         self._standing = Standing(GATEWAY_SIDE, settings, now)
+        self.version = 0
         self._last_stream = StreamId(-1)
         self._last_status: int | None = None
         self._streams: dict[StreamId, StreamGuard] = {}
@@ -228,10 +233,12 @@ class GatewayEnd:
         return [Deliver(message)]
 
     def _on_hello(self, message: Hello, now: float) -> list[GatewayOutput]:
-        if message.version != VERSION:
-            failure = judge.other_version("node", message.version)
+        version = versions.agreed(message)
+        if version is None:
+            failure = versions.no_common(message)
             closed = self._standing.close(failure, again=False)
             return [Send(Goodbye(failure, again=False)), *closed]
+        self.version = version
         self._standing.start(self._settings.ping_s, now)
-        welcome = Welcome(VERSION, self._gateway, self._settings.ping_s)
+        welcome = Welcome(version, self._gateway, self._settings.ping_s)
         return [Send(welcome), Deliver(message)]

@@ -39,8 +39,9 @@ from roost.core.request import GenerateRequest
 from roost.core.snapshots import NodeStatus, OrderKind
 from roost.errors import Failure
 
-VERSION = 1
-"""Version of this protocol. A gateway accepts its own; all else gets a Goodbye that says so."""
+VERSION = 2
+OLDEST = 1
+"""The version of this protocol, and the oldest that is spoken as well: see `wire.versions`."""
 
 LINK_PATH = "/roost/v1/link"
 """Where a gateway answers links, below its base path."""
@@ -49,13 +50,18 @@ Waiting = Literal["loading", "preparing"]
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """First message of a node. `instance` differs on every start of the node process."""
+    """First message of a node. `instance` differs on every start of the node process.
+
+    The node speaks `version` and everything up to `newest`, which stands apart because gateways of
+    version 1 accept their own and nothing else; 0 is no more than `version`.
+    """
 
     version: int
     node: NodeId
     name: str
     instance: str
     software: str
+    newest: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):
@@ -97,7 +103,10 @@ class Released(msgspec.Struct, frozen=True, tag="released"):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """The gateway accepts the node. `ping_s`: how often it expects to hear something."""
+    """The gateway accepts the node, and both speak `version` from now on.
+
+    `ping_s`: how often it expects to hear something.
+    """
 
     version: int
     gateway: str
