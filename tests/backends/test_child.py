@@ -33,9 +33,11 @@ POLITE = f"import signal,sys,time; signal.signal(15, lambda *_: sys.exit(7)); {W
 LEAVING = f"import subprocess,sys; p = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}])"
 
 
-def python(code: str, log: Path, *, stdin: bytes = b"", log_max_bytes: int = 65536) -> Program:
+def python(
+    code: str, log: Path, *, stdin: bytes = b"", log_max_bytes: int = 65536, kept: int = 1
+) -> Program:
     """Give a program that runs `code`."""
-    return Program((sys.executable, "-S", "-c", code), str(log), stdin, None, log_max_bytes)
+    return Program((sys.executable, "-S", "-c", code), str(log), stdin, None, log_max_bytes, kept)
 
 
 @pytest.fixture
@@ -260,3 +262,16 @@ def _mode(path: Path) -> int:
 
 def _spawned(argv: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+async def test_as_many_full_logs_are_kept_as_told(log: Path, kept: int) -> None:
+    """They are numbered from the newest, and each goes on where the one before it ended."""
+    code = "for n in range(5000): print(f'{n:06}', 'x' * 60, flush=n % 100 == 0)"
+    child = await start(python(code, log, log_max_bytes=20_000, kept=kept))
+    await child.died.wait()
+    names = [log.name, *(f"{log.name}.{number}" for number in range(1, kept + 1))]
+    assert sorted(path.name for path in log.parent.iterdir()) == names
+    lines = b"".join((log.parent / name).read_bytes() for name in reversed(names)).splitlines()
+    numbers = [int(line.split()[0]) for line in lines[1:]]
+    assert numbers == list(range(numbers[0], 5000))

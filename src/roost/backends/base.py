@@ -189,10 +189,15 @@ class Runtime(Protocol):
         ...
 
 
+LOG_MAX_BYTES = 4 * 1024 * 1024
+LOGS_KEPT = 3
+
+
 class StartSettings(msgspec.Struct, frozen=True):
     """Limits of a start and of a runtime's life, and where its files go.
 
-    `workdir` is a private directory (0700) for sockets; `log_path` receives the child's output.
+    `workdir` is a private directory (0700) for sockets; `log_path` receives the child's output, up
+    to `log_max_bytes`, and `logs_kept` of the full ones before it are kept.
     `state_folder` is one that the runtime makes for its states and removes, "" for none at all.
     `memory_max_bytes` is what its process may write to, 0 for all there is.
     """
@@ -205,6 +210,8 @@ class StartSettings(msgspec.Struct, frozen=True):
     render_output_max_bytes: int = 16 * 1024 * 1024
     state_folder: str = ""
     memory_max_bytes: int = 0
+    log_max_bytes: int = LOG_MAX_BYTES
+    logs_kept: int = LOGS_KEPT
 
 
 class Backend(Protocol):

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import msgspec
 
+from roost.backends.base import LOG_MAX_BYTES, LOGS_KEPT
 from roost.errors import fail
 
 SHIM = str(Path(__file__).with_name("shim.py"))
 STDIN_MAX_BYTES = 16 * 1024
-LOG_MAX_BYTES = 4 * 1024 * 1024
 TAIL_MAX_BYTES = 16 * 1024
 REAP_TIMEOUT_S = 10.0
 
@@ -35,9 +35,9 @@ class Program(msgspec.Struct, frozen=True):
     `stdin` is given to it whole, at most `STDIN_MAX_BYTES`: a pipe takes that without waiting, and
     unlike arguments it is nobody else's to read. `env` None hands on the environment of this
     process, because drivers of accelerators are found through variables nobody here can list.
-    `log_max_bytes` bounds the log file; the one before it is kept. `inherited` is a descriptor that
-    the program has under the same number. `memory_max_bytes` of private memory is the most that
-    it gets, 0 for all there is; files that it only reads do not count.
+    `log_max_bytes` bounds the log file, and `logs_kept` of those before it are kept. `inherited` is
+    a descriptor that the program has under the same number. `memory_max_bytes` of private memory is
+    the most that it gets, 0 for all there is; files that it only reads do not count.
     """
 
     argv: tuple[str, ...]
@@ -45,6 +45,7 @@ class Program(msgspec.Struct, frozen=True):
     stdin: bytes = b""
     env: dict[str, str] | None = None
     log_max_bytes: int = LOG_MAX_BYTES
+    logs_kept: int = LOGS_KEPT
     inherited: int | None = None
     memory_max_bytes: int = 0
 
@@ -168,7 +169,7 @@ async def start(program: Program) -> Child:
 def _popen(program: Program, lifetime_fd: int) -> subprocess.Popen[bytes]:
     Path(program.log_path).parent.mkdir(parents=True, exist_ok=True)
     shim = (sys.executable, "-S", "-E", "-I", SHIM, str(lifetime_fd), program.log_path)
-    limits = (str(program.log_max_bytes), str(program.memory_max_bytes))
+    limits = tuple(map(str, (program.log_max_bytes, program.logs_kept, program.memory_max_bytes)))
     inherited = () if program.inherited is None else (program.inherited,)
     popen = subprocess.Popen(
         [*shim, *limits, *program.argv],

@@ -78,6 +78,8 @@ async def _begun(
             settings.log_path,
             inherited=theirs.fileno(),
             memory_max_bytes=settings.memory_max_bytes,
+            log_max_bytes=settings.log_max_bytes,
+            logs_kept=settings.logs_kept,
         )
         try:
             child = await start_child(program)

@@ -90,14 +90,23 @@ class LlamaServer:
                 command = install_command("llama")
                 raise fail("load_failed", f"llama.cpp is not installed. Type: {command}")
             wheel = (sys.executable, "-P", "-m", CHILD)
-            stdin, memory = msgspec.json.encode(launch), settings.memory_max_bytes
-            return launch, Program(wheel, settings.log_path, stdin, memory_max_bytes=memory)
+            return launch, _program(wheel, settings, msgspec.json.encode(launch))
         help_text = await _help_of(self._server_path)
         if launch.socket and llama_argv.HELP_SIGN not in help_text:
             launch = msgspec.structs.replace(launch, socket="", port=ports.take())
         argv = (self._server_path, *llama_argv.arguments(launch, help_text))
-        memory = settings.memory_max_bytes
-        return launch, Program(argv, settings.log_path, memory_max_bytes=memory)
+        return launch, _program(argv, settings)
+
+
+def _program(argv: tuple[str, ...], settings: StartSettings, stdin: bytes = b"") -> Program:
+    return Program(
+        argv,
+        settings.log_path,
+        stdin,
+        log_max_bytes=settings.log_max_bytes,
+        logs_kept=settings.logs_kept,
+        memory_max_bytes=settings.memory_max_bytes,
+    )
 
 
 def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str) -> Launch:

@@ -1,6 +1,6 @@
 """SHELL: runs one program, bounds its log, and ends it when the process that wanted it is gone.
 
-    python -S -E -I shim.py LIFETIME_FD LOG_PATH LOG_MAX_BYTES MEMORY_MAX_BYTES PROGRAM ARGUMENT…
+    python -S -E -I shim.py LIFETIME_FD LOG_PATH LOG_MAX_BYTES LOGS_KEPT MEMORY_MAX_BYTES PROGRAM …
 
 The other end of the pipe LIFETIME_FD is held by the parent alone, so the kernel closes it however
 the parent ends, kill -9 included; then the whole process group is killed. Foreign programs cannot
@@ -25,11 +25,12 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Log:
-    """A file that never grows beyond `max_bytes`: the full one is kept beside it as `.1`."""
+    """A file of at most `max_bytes`; the `kept` full ones before it are `.1`, `.2` and so on."""
 
-    def __init__(self, path: str, max_bytes: int) -> None:
+    def __init__(self, path: str, max_bytes: int, kept: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
+        self._kept = kept
         self._fd = self._open()
         self._size = os.fstat(self._fd).st_size
 
@@ -40,10 +41,19 @@ class Log:
         """Append; a disk that is full loses the line and never the program."""
         with contextlib.suppress(OSError):
             if self._size + len(data) > self._max_bytes and self._size:
-                os.replace(self._path, self._path + ".1")  # noqa: PTH105 - pathlib doubles the start
-                os.close(self._fd)
-                self._fd, self._size = self._open(), 0
+                self._begin_anew()
             self._size += os.write(self._fd, data)
+
+    def _begin_anew(self) -> None:
+        names = [self._path, *(f"{self._path}.{number}" for number in range(1, self._kept + 1))]
+        if self._kept == 0:
+            os.unlink(self._path)  # noqa: PTH108 - pathlib doubles the start
+        for number in range(self._kept, 0, -1):
+            # The older ones may be missing: somebody has cleared up, or they never were.
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(names[number - 1], names[number])  # noqa: PTH105 - see above
+        os.close(self._fd)
+        self._fd, self._size = self._open(), 0
 
 
 def parent_death_call() -> Callable[[], object] | None:
@@ -145,5 +155,5 @@ def watch(lifetime: int, argv: list[str], log: Log, memory_max_bytes: int = 0) -
 
 
 if __name__ == "__main__":
-    written = Log(sys.argv[2], int(sys.argv[3]))
-    sys.exit(watch(int(sys.argv[1]), sys.argv[5:], written, int(sys.argv[4])))
+    written = Log(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    sys.exit(watch(int(sys.argv[1]), sys.argv[6:], written, int(sys.argv[5])))

@@ -46,12 +46,9 @@ FLEET_ONLY = (
 )
 
 
-def main(arguments: list[str]) -> int:
-    """Run until a signal ends it."""
+def flags() -> options.Parser:
+    """Make the parser of this verb's command line."""
     from roost.cli.gateway_parts import GATEWAY_SETTINGS
-    from roost.cli.reloading import Taker
-    from roost.cli.takers import SERVERS
-    from roost.gateway.loop import run
 
     parser = options.parser("gateway", DESCRIPTION, (*GATEWAY_SETTINGS, *UPSTREAM_ONLY))
     parser.add_argument(
@@ -64,7 +61,16 @@ def main(arguments: list[str]) -> int:
         metavar="KEY",
         help="its key, in the order of --upstream; '-' for none",
     )
-    parsed = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Run until a signal ends it."""
+    from roost.cli.reloading import Taker
+    from roost.cli.takers import SERVERS
+    from roost.gateway.loop import run
+
+    parsed = flags().parse_args(arguments)
     loaded = options.load(parsed)
     servers = UpstreamList(parsed.upstream, parsed.upstream_key)
     settings = loaded.settings

@@ -31,6 +31,8 @@ VERBS: dict[str, str] = {
     "why": "explain a request by its id, or --cancel it",
     "conversations": "list, show or remove what is kept of named conversations",
     "bench": "measure a server: bench load --url URL --model M --rate R",
+    "service": "have systemd run roost from the start of the machine on",
+    "logs": "show what the runtimes on this machine have said: logs MODEL -f",
     "keys": "add, list or revoke API keys",
     "token": "make a token with which nodes join",
     "certificate": "show the certificate of this machine's gateway, or make another",

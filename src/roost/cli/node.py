@@ -39,10 +39,14 @@ of it.
 """
 
 
+def flags() -> options.Parser:
+    """Make the parser of this verb's command line."""
+    return options.parser("node", DESCRIPTION, SETTINGS)
+
+
 def main(arguments: list[str]) -> int:
     """Run until a signal ends it, or the gateway says that there is no point in trying."""
-    parser = options.parser("node", DESCRIPTION, SETTINGS)
-    parsed = parser.parse_args(arguments)
+    parsed = flags().parse_args(arguments)
     settings = options.load(parsed).settings
     if not settings.join:
         raise fail("bad_request", "--join is missing: the gateway's address.", param="join")

@@ -250,5 +250,7 @@ def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> Shel
             memory_max_bytes=settings.runtime_memory_max_bytes,
             render_timeout_s=settings.render_timeout_s,
             render_output_max_bytes=settings.render_output_max_bytes,
+            log_max_bytes=settings.runtime_log_max_bytes,
+            logs_kept=settings.runtime_logs_kept,
         ),
     )

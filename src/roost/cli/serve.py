@@ -68,11 +68,16 @@ class Served(NamedTuple):
         return await let_end(self.node, self.door, left_s) and drained
 
 
-def main(arguments: list[str]) -> int:
-    """Run until a signal ends it."""
+def flags() -> options.Parser:
+    """Make the parser of this verb's command line."""
     parser = options.parser("serve", DESCRIPTION, SETTINGS)
     parser.add_argument("file", nargs="?", metavar="MODEL.gguf", help="serve this file only")
-    parsed = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Run until a signal ends it."""
+    parsed = flags().parse_args(arguments)
     lifetime = options.start_lifetime(parsed)
     return run(options.load(parsed).settings, lifetime, parsed.file)
 

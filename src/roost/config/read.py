@@ -51,6 +51,13 @@ def read_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def read_user_folder() -> Path:
+    """Say where this user's programs keep what configures them."""
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir())
+
+
 def _read_machine() -> Machine:
     import platformdirs
 

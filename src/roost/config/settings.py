@@ -92,6 +92,8 @@ class Settings(NamedTuple):
     runtime_room_wait_s: float
     runtime_stall_s: float
     runtime_stall_floor_s: float
+    runtime_log_max_bytes: int
+    runtime_logs_kept: int
     models_pulls: str
     models_poll_s: float
     render_timeout_s: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +15,7 @@ from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
 from roost.store.inspection import check_unchanged
+from roost.store.runtime_logs import SUFFIX, file_name
 
 if TYPE_CHECKING:
     from roost.core.ids import ModelId, RuntimeId
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 Tell: TypeAlias = Callable[[list[ModelOffer]], Awaitable[None]]
 """Tells the node that it offers something else."""
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class ShelfSettings(msgspec.Struct, frozen=True):
@@ -106,9 +104,9 @@ class Shelf:
         kept = self._settings.state_folder
         settings = msgspec.structs.replace(
             self._settings.start,
-            state_folder=f"{kept}/{_file_name(runtime)}" if kept else "",
-            workdir=f"{self._settings.folder}/{_file_name(runtime)}",
-            log_path=f"{self._settings.log_folder}/{_file_name(manifest.id)}.log",
+            state_folder=f"{kept}/{file_name(runtime)}" if kept else "",
+            workdir=f"{self._settings.folder}/{file_name(runtime)}",
+            log_path=f"{self._settings.log_folder}/{file_name(manifest.id)}{SUFFIX}",
         )
         return self._key(manifest, backend), settings
 
@@ -180,8 +178,3 @@ def reading_of(model: Manifest) -> str:
     # It takes effect as the context that it allows, which is one of the options.
     read = msgspec.structs.replace(model, **places, **notes, ctx_train=0)
     return hashlib.sha256(msgspec.json.encode(read)).hexdigest()[:32]
-
-
-def _file_name(name: str) -> str:
-    """Name a runtime's files; model names may hold slashes and more."""
-    return _UNSAFE.sub("_", name).lstrip(".")

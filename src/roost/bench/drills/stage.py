@@ -21,7 +21,8 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from roost.backends.child import LOG_MAX_BYTES, SHIM
+from roost.backends.base import LOG_MAX_BYTES, LOGS_KEPT
+from roost.backends.child import SHIM
 from roost.bench.drills.report import Check, Report
 from roost.bench.drills.tiny_model import NAME, tiny_model
 from roost.bench.processes import end
@@ -120,10 +121,10 @@ class Running:
         self._log = log
         log.touch()
         reader, self._lifetime_fd = os.pipe()
-        shim = (sys.executable, "-S", "-E", "-I", SHIM, str(reader), str(log), str(LOG_MAX_BYTES))
-        unlimited = "0"
+        shim = (sys.executable, "-S", "-E", "-I", SHIM, str(reader), str(log))
+        limits = (str(LOG_MAX_BYTES), str(LOGS_KEPT), "0")
         self.process = subprocess.Popen(
-            [*shim, unlimited, *words],
+            [*shim, *limits, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
