@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.core.ids import NodeId
+from roost.core.ids import NodeId, StreamId
+from roost.errors import Failure
 from roost.wire import versions
 from roost.wire.codec import (
     UnknownKindError,
@@ -211,7 +212,8 @@ def test_kinds_of_a_newer_release_are_told_apart(kind: str, fields: dict[str, ob
 
 def test_reasons_of_a_newer_release_are_failures_of_the_peer() -> None:
     """The words arrive, and how long to wait; the class of the failure is one that there is."""
-    frame = encode(FROM_NODE[6]).replace(b"node_busy", b"node_zzzz")
+    refused = Refused(StreamId(2), Failure("node_busy", "come back", retry_after_s=3))
+    frame = encode(refused).replace(b"node_busy", b"node_zzzz")
     heard = decode_from_node(frame)
     assert isinstance(heard, Refused)
     assert heard.failure.reason == "upstream_error"
