@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from roost.cli import main
 from roost.cli.estimate import available_bytes
+from roost.core.model import RuntimeOptions
+from roost.store.calibration import Calibration, Weighed
+from roost.store.home import Home
+from roost.store.models import ModelStore
 from tests.store.gguf_writer import Typed, shards, tiny
 from tests.store.hub import Page, running_hub
 
@@ -114,6 +119,19 @@ def test_an_estimate_of_a_file_and_of_an_installed_model(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("m: ")
     assert "unknown" in lines[2]
+    store = ModelStore(Home.open(home))
+    seen = Weighed("x", store.get("m").digest, RuntimeOptions(256, 4), None, 3000, 7)
+    Calibration(store.home).note(seen)
+    assert run(home, "estimate", "m", "--slots", "4") == 0
+    assert "measured       3.0 kB  with all that its process takes; " in capsys.readouterr().out
+    assert run(home, "estimate", "m", "--slots", "4", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["expected_bytes"] == 3000
+    # Nothing is calculated of it, so what it takes with other options is not known.
+    assert run(home, "estimate", "m", "--slots", "5", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["expected_bytes"] is None
+    Calibration(store.home).note(msgspec.structs.replace(seen, measured_bytes=2**50))
+    assert run(home, "estimate", "m", "--slots", "4") == 1
+    assert "does not fit" in capsys.readouterr().out
     assert run(home, "estimate", "nothing-like-it") == 2
 
 

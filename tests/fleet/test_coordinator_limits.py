@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from roost.core.events import Finished, Started, Usage
@@ -114,3 +115,29 @@ def test_limits_that_change_count_at_once() -> None:
     assert reasons(fleet.ask("r4")) == [("r4", "queue_full")]
     none = FleetSettings(max_decodes=3, queue_length=0)
     assert reasons(fleet.machine.on_settings(none, fleet.now)) == [("r3", "queue_full")]
+
+
+def test_reserved_kv_is_counted_in_bytes_of_each_model() -> None:
+    """Tokens of every lease times what a token of its model takes; all is given back at the end."""
+    fleet = Fleet()
+    wide = msgspec.structs.replace(offer(slots=4), kv_token_bytes=1000)
+    narrow = msgspec.structs.replace(offer("x", slots=4), kv_token_bytes=10)
+    fleet.join("a", report=status(wide, narrow))
+
+    def reserved() -> int | None:
+        return fleet.machine.fleet()[0].kv_reserved_bytes
+
+    assert reserved() == 0
+    sized(fleet, "one", prompt_tokens=100, max_tokens=50)
+    assert reserved() == 150 * 1000
+    fleet.free("one")
+    assert reserved() == 0
+
+
+def test_reserved_kv_of_unknown_layers_is_unknown() -> None:
+    """It is not 0, and a guess would be added to what others know."""
+    fleet = Fleet()
+    fleet.join("a", report=status(offer(slots=4)))
+    assert fleet.machine.fleet()[0].kv_reserved_bytes == 0
+    sized(fleet, "one", prompt_tokens=100, max_tokens=50)
+    assert fleet.machine.fleet()[0].kv_reserved_bytes is None

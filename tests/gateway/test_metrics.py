@@ -9,6 +9,7 @@ import pytest
 
 from roost.core.events import Delta, Started
 from roost.core.ids import RuntimeId
+from roost.core.snapshots import DeviceView, MemoryReport
 from roost.errors import Failure
 from roost.fleet.relay import RelaySettings
 from tests.conftest import until
@@ -119,3 +120,31 @@ async def test_a_slow_reader_is_told_before_its_deadline(
         assert (await scraped(stage))["roost_stream_fullest_ratio"] == 0
     strains = [str(e["event"]) for e in said if str(e["event"]).startswith("stream_")]
     assert sorted(strains) == ["stream_buffer_high", "stream_slow_client"]
+
+
+async def test_the_memory_of_nodes_is_told_and_ends_with_them() -> None:
+    """What is known has a series; what is not, or is not any more, has none and is never 0."""
+    full = DeviceView("host", 1000, 100, 600, 50, "hard")
+    report = MemoryReport((full, DeviceView("cuda")), passes=2, demoted=5, evicted=1, refused=3)
+    async with staged() as stage:
+        node = stage.add_node()
+        node.report_with(msgspec.structs.replace(status(), memory=report))
+        await stage.ready()
+        seen = await scraped(stage)
+        sizes = {"capacity": 1000, "available": 100, "managed": 600, "reserved": 50}
+        for kind, size in sizes.items():
+            assert seen[f'roost_memory_bytes{{device="host",kind="{kind}",node="n1"}}'] == size
+        assert seen['roost_memory_pressure{device="host",node="n1"}'] == 2
+        assert seen['roost_memory_relief{node="n1",outcome="evicted"}'] == 1
+        assert seen['roost_kv_reserved_bytes{node="n1"}'] == 0
+        assert not [name for name in seen if 'device="cuda"' in name]
+        unknown = DeviceView("host", 1000, None, None, 50)
+        node.report(msgspec.structs.replace(status(), memory=MemoryReport((unknown,))))
+        fleet = stage.gateway.mind.coordinator.fleet
+        await until(lambda: fleet()[0].memory == MemoryReport((unknown,)), what="it reports")
+        seen = await scraped(stage)
+        assert [name for name in seen if name.startswith("roost_memory_pressure")] == []
+        assert len([name for name in seen if name.startswith("roost_memory_bytes")]) == 2
+        node.leave()
+        await until(lambda: fleet()[0].state == "dead", what="it has left")
+        assert [name for name in await scraped(stage) if name.startswith("roost_memory")] == []

@@ -15,6 +15,8 @@ from roost.core.model import Capabilities, Manifest, ModelFile, RuntimeKey, Runt
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure, RoostError, fail
 from roost.node.shelf import Shelf, ShelfSettings, digest_of, reading_of
+from roost.store.calibration import Calibration
+from roost.store.home import Home
 from tests.node.tiny import TinyRuntime
 
 ODD = ModelId("../org/model:1")
@@ -236,3 +238,36 @@ def test_whatever_changes_the_meaning_of_an_id_changes_the_digest(
     assert digest_of(one, "tiny") != digest_of(one, "other")
     assert digest_of(one, "tiny") != digest_of(msgspec.structs.replace(one, **change), "tiny")
     assert digest_of(one, "") == digest_of(msgspec.structs.replace(one, digest=""), "tiny") == ""
+
+
+async def test_what_was_seen_is_offered_by_whoever_starts_next(tmp_path: Path) -> None:
+    """Of this key as measured; a model that was installed anew meanwhile is another one."""
+    home = Home.open(tmp_path)
+    shelf = _shelf(Recording(), _manifest())
+    shelf.weigh_with(Calibration(home), {"tiny": "cuda"})
+    (before,) = shelf.offers()
+    assert (before.measured_bytes, before.device) == (None, "cuda")
+    options = RuntimeOptions(ctx=2048, slots=3)
+    key = RuntimeKey("tiny", ModelId("m"), "sha256:0", options)
+    await shelf.note(key, 9000)
+    await shelf.note(msgspec.structs.replace(key, digest="sha256:1"), 7)
+    await shelf.note(msgspec.structs.replace(key, model=ModelId("gone")), 8)
+    (after,) = shelf.offers()
+    assert after.measured_bytes == 9000
+    assert before.key == after.key
+    again = _shelf(Recording(), _manifest())
+    again.weigh_with(Calibration(home), {})
+    (offer,) = again.offers()
+    assert (offer.measured_bytes, offer.device) == (9000, "host")
+
+
+async def test_a_node_that_cannot_write_figures_down_still_has_them(tmp_path: Path) -> None:
+    """The failure is a storage error for the log; what was seen counts until the node ends."""
+    home = Home.open(tmp_path)
+    shelf = _shelf(Recording(), _manifest())
+    shelf.weigh_with(Calibration(home), {})
+    home.locks.rmdir()
+    key = RuntimeKey("tiny", ModelId("m"), "sha256:0", RuntimeOptions(ctx=2048, slots=3))
+    with pytest.raises(RoostError):
+        await shelf.note(key, 9000)
+    assert shelf.offers()[0].measured_bytes == 9000

@@ -84,13 +84,17 @@ class SlotUse(msgspec.Struct, frozen=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True):
-    """What a runtime knows about itself; unknown is None, never 0."""
+    """What a runtime knows about itself; unknown is None, never 0.
+
+    `mapped_bytes` of `rss_bytes` are pages of files, which the system could drop.
+    """
 
     live: int | None = None
     kv_tokens: int | None = None
     rss_bytes: int | None = None
     prefill_tokens_per_s: float | None = None
     decode_tokens_per_s: float | None = None
+    mapped_bytes: int | None = None
 
 
 class Died(Protocol):

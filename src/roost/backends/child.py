@@ -139,10 +139,17 @@ class Child:
 
     def rss_bytes(self) -> int | None:
         """Give the resident memory of the programs under the shim; None where nobody tells."""
+        return self._pages(1)
+
+    def mapped_bytes(self) -> int | None:
+        """Give how much of that is pages of files."""
+        return self._pages(2)
+
+    def _pages(self, column: int) -> int | None:
         try:
             proc = Path("/proc")
             children = (proc / f"{self.pid}/task/{self.pid}/children").read_text().split()
-            pages = [(proc / pid / "statm").read_text().split()[1] for pid in children]
+            pages = [(proc / pid / "statm").read_text().split()[column] for pid in children]
         except OSError:
             return None
         return sum(map(int, pages)) * os.sysconf("SC_PAGE_SIZE") if pages else None

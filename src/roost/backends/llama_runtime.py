@@ -148,8 +148,13 @@ class LlamaRuntime:
 
     async def telemetry(self) -> Telemetry:
         """Streams that hold a slot, memory of the process, and the rates of the last answer."""
-        rss_bytes = self._link.child.rss_bytes()
-        return msgspec.structs.replace(self._rates, live=self._live, rss_bytes=rss_bytes)
+        child = self._link.child
+        return msgspec.structs.replace(
+            self._rates,
+            live=self._live,
+            rss_bytes=child.rss_bytes(),
+            mapped_bytes=child.mapped_bytes(),
+        )
 
     async def stop(self, grace_s: float) -> None:
         """End the process and leave no file behind; idempotent."""

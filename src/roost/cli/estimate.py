@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Say what memory MODEL, an installed one, a file or hf:ORG/REPO[/FILE], would take with --slots
 conversations of --ctx tokens each: weights, KV cache and workspace, as llama.cpp allocates them.
+Once the model has run here, what its process was seen to take is said as well, and is what counts.
 Nothing is loaded, and of a model on the hub nothing but its header is fetched. What is not known of
 an architecture is said to be unknown.
 """
@@ -28,7 +29,7 @@ MEMORY = Path("/proc/meminfo")
 
 def main(arguments: list[str]) -> int:
     """Print the estimate; 1 where it is known not to fit."""
-    parser = options.parser("estimate", DESCRIPTION, ("ctx", "slots", "batch", "hub."))
+    parser = options.parser("estimate", DESCRIPTION, ("ctx", "slots", "batch", "threads", "hub."))
     parser.add_argument("model", metavar="MODEL", help="its name, a GGUF file or folder, or hf:…")
     parser.add_argument("--file", default="", metavar="NAME", help="which of several, as for pull")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -42,12 +43,30 @@ def main(arguments: list[str]) -> int:
     ctx = min(settings.ctx or own, own) if own else settings.ctx
     plan = KvPlan(ctx, settings.slots, settings.batch)
     found, free = footprint_of(model, plan), available_bytes(MEMORY)
+    seen = _seen(settings, model, plan, found)
     if parsed.json:
-        options.print_json({"plan": plan, "footprint": found, "available_bytes": free})
+        facts = {"plan": plan, "footprint": found, "expected_bytes": seen, "available_bytes": free}
+        options.print_json(facts)
     else:
-        for line in lines(model, plan, found, free):
+        for line in lines(model, plan, found, free, seen):
             print(line)
-    return 1 if found.total_bytes and free is not None and found.total_bytes > free else 0
+    total = found.total_bytes if seen is None else seen
+    return 1 if total and free is not None and total > free else 0
+
+
+def _seen(settings: Settings, model: Manifest, plan: KvPlan, found: Footprint) -> int | None:
+    """Say what a runtime will take by what was seen of such runtimes here, if one has run."""
+    from roost.core.model import RuntimeKey, RuntimeOptions
+    from roost.store.calibration import Calibration, expected_bytes
+
+    known = Calibration(options.open_home(settings)).all()
+    mine = [one for one in known if one.digest == model.digest]
+    if not mine:
+        return None
+    threads = settings.threads
+    asked = RuntimeOptions(plan.ctx, plan.slots, plan.batch, threads)
+    key = RuntimeKey(mine[-1].backend, model.id, model.digest, asked)
+    return expected_bytes(mine, key, found.total_bytes)
 
 
 def _model(settings: Settings, name: str, file: str) -> Manifest:
@@ -72,14 +91,22 @@ def _on_hub(settings: Settings, name: str, file: str) -> Manifest:
     return preview_hub(source, file, pull_settings(settings))
 
 
-def lines(model: Manifest, plan: KvPlan, found: Footprint, free: int | None) -> Iterator[str]:
-    """Say it for people."""
+def lines(
+    model: Manifest, plan: KvPlan, found: Footprint, free: int | None, seen: int | None = None
+) -> Iterator[str]:
+    """Say it for people; `seen` is what such a runtime will take by what was measured here."""
     yield f"{in_one_line(model.id)}: {plan.slots} slots of {plan.ctx} tokens"
     token = f"  {options.human_bytes(found.kv_token_bytes)} a token" if found.kv_token_bytes else ""
     yield f"  weights    {_bytes(found.weights_bytes)}"
     yield f"  KV cache   {_bytes(found.kv_bytes)}{token}"
     yield f"  workspace  {_bytes(found.workspace_bytes)}  for steps of {plan.batch} tokens"
-    yield f"  together   {_bytes(found.total_bytes)}  {_verdict(found.total_bytes, free)}".rstrip()
+    total = found.total_bytes if seen is None else seen
+    verdict = _verdict(total, free)
+    if seen is None:
+        yield f"  together   {_bytes(total)}  {verdict}".rstrip()
+        return
+    yield f"  together   {_bytes(found.total_bytes)}"
+    yield f"  measured   {_bytes(seen)}  with all that its process takes; {verdict}".rstrip("; ")
 
 
 def _verdict(total: int | None, free: int | None) -> str:

@@ -14,11 +14,12 @@ import msgspec
 
 from roost import __version__
 from roost.backends.base import StartSettings
-from roost.backends.registry import NAMES, abouts, chosen, here, make
+from roost.backends.registry import NAMES, abouts, chosen, here, look, make
 from roost.cli.state_parts import kept_of, salted
 from roost.config.load import split_option
 from roost.config.setting import DAY_S
 from roost.core.choice import AUTO
+from roost.core.footprint import HOST
 from roost.core.ids import ModelId
 from roost.core.model import Manifest, RuntimeOptions
 from roost.errors import fail
@@ -28,13 +29,16 @@ from roost.node.choosing import Chooser
 from roost.node.keeping import KeepSettings
 from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
+from roost.node.machine import memory
 from roost.node.pace import PaceSettings
+from roost.node.pressure import PressureSettings
 from roost.node.pulls import Puller
 from roost.node.sessions import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.node.shelf import Shelf, ShelfSettings
 from roost.node.stays import StaySettings
 from roost.observe import logs
+from roost.store.calibration import Calibration
 from roost.store.sources import FileSource, parse_source
 from roost.store.states import free_bytes
 from roost.wire.heartbeat import LinkSettings
@@ -64,6 +68,7 @@ NODE_SETTINGS = (
     "backend",
     "llama_server",
     "runtime.",
+    "memory.",
     "models.",
     "hub.",
     "render.",
@@ -89,6 +94,7 @@ def open_node(
     shelf = Shelf(
         models, chooser(settings), _shelf_settings(settings, str(stores.home.logs / node), places)
     )
+    shelf.weigh_with(Calibration(stores.home), memories(settings))
     # Every start is another instance, so that a gateway can tell a new life from a new link.
     instance = secrets.token_hex(8)
     software = f"roost {__version__}"
@@ -102,6 +108,7 @@ def open_node(
     loop.salt_with(salted(stores.home))
     reuse = settings.sessions_reuse != "disabled"
     loop.begin_with(places.found, kept_of(places.found, reuse=reuse))
+    loop.weigh_with(memory, shelf.note)
     if settings.models_pulls == "allow":
         loop.pull_with(Puller(partial(_fetched, settings, stores), logs.get()))
     return Parts(loop, shelf)
@@ -142,6 +149,15 @@ def preloaded(settings: Settings, models: Sequence[Manifest]) -> ModelId | None:
     if settings.default_model in names:
         return ModelId(settings.default_model)
     return names[0] if len(names) == 1 else None
+
+
+def memories(settings: Settings) -> dict[str, str]:
+    """Name the memory that each backend's models are in."""
+    found = look(settings.llama_server)
+    return {
+        name: HOST if one.accelerator in ("cpu", "metal") else one.accelerator
+        for name, one in found.items()
+    }
 
 
 def _loop_settings(settings: Settings, places: Places) -> LoopSettings:
@@ -198,6 +214,9 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
         room=room,
         stay=StaySettings(settings.runtime_keep_alive_s, kept_alive(settings.runtime_keep_alive)),
         pace=pace,
+        pressure=PressureSettings(
+            settings.memory_soft_share, settings.memory_hard_share, settings.memory_full_share
+        ),
     )
 
 

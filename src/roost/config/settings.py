@@ -94,6 +94,9 @@ class Settings(NamedTuple):
     runtime_stall_floor_s: float
     runtime_log_max_bytes: int
     runtime_logs_kept: int
+    memory_soft_share: float
+    memory_hard_share: float
+    memory_full_share: float
     models_pulls: str
     models_poll_s: float
     render_timeout_s: float

@@ -32,7 +32,7 @@ _ROWS: tuple[Setting, ...] = (
     ),
     Setting("max_runtimes", 0, "runtimes", "On a node at a time; 0 is no limit."),
     Setting(
-        *("max_runtime_bytes", 0, "bytes", "Weights and KV on a node at a time; 0 is no limit."),
+        *("max_runtime_bytes", 0, "bytes", "What runtimes on a node take together; 0 is no limit."),
         most=2**53,
     ),
     Setting("queue.length", 64, "requests", "How many may wait; 0 refuses at once.", most=100_000),
@@ -123,6 +123,9 @@ _ROWS: tuple[Setting, ...] = (
     _seconds("runtime.stall_floor_s", 5, "Least silence that is a hang, however quick it is."),
     _bytes("runtime.log_max_bytes", 4_194_304, "Of a runtime's log; then another is begun.", 1024),
     Setting("runtime.logs_kept", 3, "files", "Full logs of a model that are kept.", most=1000),
+    Setting("memory.soft_share", 0.75, "", "Of the memory gone: operators are told.", most=1),
+    Setting("memory.hard_share", 0.85, "", "Then what is idle makes room, once.", most=1),
+    Setting("memory.full_share", 0.95, "", "Most that may be taken; no load beyond.", most=1),
     _choice("models.pulls", "allow refuse", "Whether operators may have a node fetch models."),
     _seconds("models.poll_s", 2, "Between looks for models that came or went."),
     _seconds("render.timeout_s", 2, "For rendering one chat template."),

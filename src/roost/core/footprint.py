@@ -13,6 +13,8 @@ import msgspec
 from roost.core.kv import KvPlan, cells_of, cost_of
 from roost.core.model import Manifest
 
+HOST = "host"
+"""The name of the machine's own memory among its devices."""
 FLOAT_BYTES = 4
 MASK_BYTES = 2
 # Rows alive at once: gate, up and their product; the input, its norm, and what is added up.

@@ -114,6 +114,40 @@ class PullView(msgspec.Struct, frozen=True):
         return self.stage in ("done", "failed")
 
 
+Pressure = Literal["unknown", "normal", "soft", "hard", "emergency"]
+PRESSURES: tuple[Pressure, ...] = ("unknown", "normal", "soft", "hard", "emergency")
+"""In their order."""
+
+
+class DeviceView(msgspec.Struct, frozen=True):
+    """One memory of a node, in bytes: what it has, and what programs can still have of it.
+
+    `managed_bytes` is what runtimes that are ready take, as measured or else as calculated, and
+    `reserved_bytes` what is kept for those that are being loaded; None where one is not known.
+    """
+
+    name: str
+    capacity_bytes: int | None = None
+    available_bytes: int | None = None
+    managed_bytes: int | None = None
+    reserved_bytes: int | None = None
+    pressure: Pressure = "unknown"
+
+
+class MemoryReport(msgspec.Struct, frozen=True):
+    """A node's memories, and what was done when they ran short since its start.
+
+    `passes` were made; they `demoted` conversations out of memory and `evicted` idle runtimes.
+    `refused` models got no room all the same.
+    """
+
+    devices: tuple[DeviceView, ...]
+    passes: int = 0
+    demoted: int = 0
+    evicted: int = 0
+    refused: int = 0
+
+
 OrderKind = Literal["load", "unload", "pin", "unpin"]
 
 
@@ -145,6 +179,9 @@ class ModelOffer(msgspec.Struct, frozen=True):
     weights, template, tokeniser and backend are: there, one continues what another began; "" where
     nobody knows. `serves` is what can be asked of it. `key` names the exact runtime that serves it:
     as long as that is equal, one that runs is as good as a new one; "" where nobody knows.
+    `workspace_bytes` is its scratch space, and
+    `measured_bytes` what a runtime of it was seen to take in all, here and with these options.
+    `device` is the memory that takes it.
     """
 
     model: ModelId
@@ -161,6 +198,9 @@ class ModelOffer(msgspec.Struct, frozen=True):
     digest: str = ""
     serves: Scope = "all"
     key: str = ""
+    workspace_bytes: int | None = None
+    measured_bytes: int | None = None
+    device: str = "host"
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -173,6 +213,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     limits, 0 for none. `sessions` is what it has put aside. `vacant` says that it keeps nothing
     idle, because every gateway has asked for that; None from a node that does not understand it.
     `pulls` are models that it fetches or has fetched for operators; None from one that does not.
+    `memory` is None from one that does not measure it.
     `orders` are what operators asked it to load, unload or keep; None from one that takes none.
     `about` is what it says of its machine and engines; None from one that does not, or not yet.
     """
@@ -192,3 +233,4 @@ class NodeStatus(msgspec.Struct, frozen=True):
     pulls: tuple[PullView, ...] | None = None
     orders: tuple[OrderView, ...] | None = None
     about: NodeAbout | None = None
+    memory: MemoryReport | None = None

@@ -8,18 +8,19 @@ from collections.abc import Iterable
 from roost.core.ids import ModelId
 from roost.core.snapshots import ModelOffer
 from roost.fleet.books import Books
+from roost.fleet.leases import Leases
 from roost.fleet.registry import Node
 from roost.fleet.views import NodeView, Statistics
 
 
-def node_view(node: Node, in_flight: int) -> NodeView:
-    """One node with the number of leases it holds; figures of a dead link are not repeated."""
+def node_view(node: Node, leases: Leases) -> NodeView:
+    """One node with what its leases take; figures of a dead link are not repeated."""
     status = node.status if node.linked else None
     return NodeView(
         id=node.id,
         name=node.name,
         state=node.state,
-        in_flight=in_flight,
+        in_flight=leases.in_flight(node.id),
         draining=node.draining,
         models=tuple(node.offers.values()),
         runtimes=status.runtimes if status is not None else (),
@@ -27,6 +28,8 @@ def node_view(node: Node, in_flight: int) -> NodeView:
         rss_bytes=status.rss_bytes if status is not None else None,
         sessions=status.sessions if status is not None else None,
         load_1m=status.load_1m if status is not None else None,
+        memory=status.memory if status is not None else None,
+        kv_reserved_bytes=kv_reserved_bytes(node, leases),
         orders=status.orders if status is not None else None,
         pulls=status.pulls if status is not None else None,
         about=status.about if status is not None else None,
@@ -35,6 +38,20 @@ def node_view(node: Node, in_flight: int) -> NodeView:
         max_runtimes=status.max_runtimes if status is not None else 0,
         max_runtime_bytes=status.max_runtime_bytes if status is not None else 0,
     )
+
+
+def kv_reserved_bytes(node: Node, leases: Leases) -> int | None:
+    """How much KV the leases on a node may fill, by each model's own bytes for a token.
+
+    None where one of them has none that are known.
+    """
+    total = 0
+    for offer in node.offers.values():
+        tokens = leases.tokens(node.id, offer.model)
+        if tokens and offer.kv_token_bytes is None:
+            return None
+        total += tokens * (offer.kv_token_bytes or 0)
+    return total
 
 
 def statistics(books: Books) -> Statistics:

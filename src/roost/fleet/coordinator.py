@@ -325,7 +325,7 @@ class Coordinator:
         """Every node, with and without a link, in order of first arrival."""
         books = self._books
         nodes = books.registry.all()
-        return tuple(census.node_view(node, books.leases.in_flight(node.id)) for node in nodes)
+        return tuple(census.node_view(node, books.leases) for node in nodes)
 
     def placement(self, now: float) -> tuple[PlacementView, ...]:
         """Every model on offer: how many runtimes are wanted, and what each would cost."""

@@ -11,6 +11,7 @@ from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import ServiceClass
 from roost.core.snapshots import (
     LinkState,
+    MemoryReport,
     ModelOffer,
     OrderView,
     PullView,
@@ -25,6 +26,7 @@ class NodeView(msgspec.Struct, frozen=True):
     `in_flight` counts this gateway's leases there. `models`, `runtimes` and the telemetry are the
     node's last report, empty or None before its first. A node without a link is `dead`. One that
     `takes_wants` loads and evicts models by itself, within its limits, 0 for none.
+    `kv_reserved_bytes` is what those leases may fill; None where a model's bytes are not known.
     """
 
     id: NodeId
@@ -45,6 +47,8 @@ class NodeView(msgspec.Struct, frozen=True):
     max_runtimes: int = 0
     max_runtime_bytes: int = 0
     reported: bool = False
+    memory: MemoryReport | None = None
+    kv_reserved_bytes: int | None = None
 
 
 class QueueView(msgspec.Struct, frozen=True):

@@ -8,19 +8,18 @@ import msgspec
 
 from roost import __version__
 from roost.core.ids import ModelId
-from roost.core.snapshots import SessionsView
 from roost.dialects.openai_errors import model_not_found
 from roost.dialects.openai_models import model_body, models_body
 from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.node_gauges import NodeGauges
 from roost.observe.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
-    from roost.core.ids import NodeId
     from roost.core.snapshots import LinkState, ModelOffer
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
-    from roost.observe.metrics import Instrument, Metrics
+    from roost.observe.metrics import Instrument
 
 _RANK: dict[LinkState, int] = {"alive": 3, "suspect": 2, "stale": 1, "dead": 0}
 _ABOUT = msgspec.json.encode(
@@ -38,6 +37,7 @@ class Admin:
         self._mind = mind
         self.aliases = aliases
         self._counted: dict[Instrument, int] = {}
+        self._nodes = NodeGauges(mind.metrics)
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
@@ -93,11 +93,11 @@ class Admin:
                 # Known, but not here: its series ended when it left.
                 metrics.forget("roost_in_flight", node.id)
                 metrics.forget("roost_link_state", node.id)
-                _forget(metrics, node.id)
+                self._nodes.forget(node.id)
             else:
                 metrics("roost_in_flight", node.id).set(node.in_flight)
                 metrics("roost_link_state", node.id).set(_RANK[node.state])
-                _tell(metrics, node.id, node.sessions or SessionsView())
+                self._nodes.tell(node)
 
     def _count(self, counter: Instrument, total: int) -> None:
         """Bring a counter to what the coordinator has counted itself."""
@@ -141,35 +141,3 @@ class Admin:
         mind = self._mind
         body = {"models": mind.coordinator.placement(mind.now_s)}
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(body))
-
-
-def _tell(metrics: Metrics, node: NodeId, sessions: SessionsView) -> None:
-    """Copy what a node has put aside into the metrics."""
-    for place, count, size_bytes in (
-        ("memory", sessions.ram, sessions.ram_bytes),
-        ("disk", sessions.disk, sessions.disk_bytes),
-    ):
-        metrics("roost_sessions", node, place).set(count)
-        metrics("roost_session_bytes", node, place).set(size_bytes)
-    for move, times in _moves(sessions):
-        metrics("roost_session_moves", node, move).set(times)
-    metrics("roost_session_moving_s", node).set(sessions.moving_s)
-
-
-def _forget(metrics: Metrics, node: NodeId) -> None:
-    """A node is gone: so are its series."""
-    for place in ("memory", "disk"):
-        metrics.forget("roost_sessions", node, place)
-        metrics.forget("roost_session_bytes", node, place)
-    for move, _ in _moves(SessionsView()):
-        metrics.forget("roost_session_moves", node, move)
-    metrics.forget("roost_session_moving_s", node)
-
-
-def _moves(sessions: SessionsView) -> tuple[tuple[str, int], ...]:
-    return (
-        ("parked", sessions.parks),
-        ("restored", sessions.restores),
-        ("failed", sessions.failures),
-        ("forgotten", sessions.forgotten),
-    )

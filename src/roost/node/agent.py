@@ -6,6 +6,7 @@ effects to be performed, in order. What a shell (or a simulated world) owes the 
 
     Load     `on_load_progress`*, then `on_loaded` or `on_load_failed`
     Look     `on_looked`
+    Weigh    `on_weighed`, which also comes by itself; without a way to measure, never
     Unload   `on_runtime_gone`; of a runtime that is still loading too, and then nothing else of it
     Prepare  `on_prepared` or `on_prepare_failed`, unless a Stop comes first
     Run      `on_event`*, then `on_closed` once the backend's block has been left
@@ -40,6 +41,7 @@ from roost.node.effects import Effect, Restore, StreamKey
 from roost.node.fence import Fences
 from roost.node.orders import Orders
 from roost.node.parked import Kept
+from roost.node.relief import Relief, Weights
 from roost.node.reporter import Reporter
 from roost.node.settings import AgentSettings
 from roost.node.stalls import Stalls
@@ -58,6 +60,7 @@ class Agent:
         self._desk = Desk(self._outgoing, settings.outbox_events_max)
         self._workshop = Workshop(settings, self._desk, self._outgoing)
         self._orders = Orders(self._workshop)
+        self._relief = Relief(settings.pressure, self._workshop, self._outgoing)
         self._workshop.offers = {offer.model: offer for offer in offers}
         self._stalls = Stalls(self._workshop)
         self._lived_at: float | None = None
@@ -278,6 +281,11 @@ class Agent:
         self._about = about
         return self._finish(now)
 
+    def on_weighed(self, weights: Weights, now: float) -> list[Effect]:
+        """The machine's memories were measured, and what each runtime takes of them."""
+        self._relief.on_weighed(weights, now)
+        return self._finish(now)
+
     def on_pulls(self, pulls: tuple[PullView, ...], now: float) -> list[Effect]:
         """Models are being fetched for operators; the next report carries how far they are."""
         self._pulls = pulls
@@ -333,6 +341,7 @@ class Agent:
             pulls=self._pulls,
             orders=self._orders.views(),
             about=self._about,
+            memory=self._relief.report(),
         )
 
     def statistics(self) -> AgentStatistics:
@@ -419,6 +428,7 @@ class Agent:
     def _finish(self, now: float) -> list[Effect]:
         self._notice_own_sleep(now)
         self._workshop.fill(now)
+        self._relief.look(now)
         self._orders.look(now)
         self._workshop.turned_away.clear()
         if self._orders.changed:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,8 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node.ledger import Ledger, Room, RoomSettings
+
+_MEMORY = "`memory.full_share`, how much of the memory may be taken"
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -41,6 +43,13 @@ class Clear(msgspec.Struct, frozen=True):
     runtimes: tuple[RuntimeId, ...]
 
 
+class Relieve(msgspec.Struct, frozen=True):
+    """This model lacks so much of a measured memory: free what is idle, and measure again."""
+
+    model: ModelId
+    short_bytes: int
+
+
 class TurnAway(msgspec.Struct, frozen=True):
     """Tell all who wait for this model: it has left the line."""
 
@@ -48,7 +57,7 @@ class TurnAway(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-Step: TypeAlias = Start | Inspect | Clear | TurnAway
+Step: TypeAlias = Start | Inspect | Clear | Relieve | TurnAway
 
 
 @dataclass(slots=True)
@@ -57,6 +66,8 @@ class _Turn:
     asked: bool
     asked_to_look: bool = False
     looked: bool = False
+    # One pass for each that waits: what does not help once does not help twice.
+    relief: Literal["", "asked", "had"] = ""
 
 
 class Boarding:
@@ -94,6 +105,11 @@ class Boarding:
         turn.looked = True
         return True
 
+    def on_weighed(self) -> None:
+        """Memory was measured after the pass for who asked for one."""
+        for turn in self._line.values():
+            turn.relief = "had" if turn.relief == "asked" else turn.relief
+
     def close(self) -> None:
         """Nobody gets room any more, whether they wait already or come later."""
         self._closed = True
@@ -109,20 +125,35 @@ class Boarding:
         `pinned` are the runtimes that have something to do.
         """
         model, turn = next(iter(self._line.items()))
-        need_bytes = known_bytes(offer)
-        room = self.ledger.room(need_bytes, pinned, now)
+        need_bytes, device = known_bytes(offer), offer.device
+        room = self.ledger.room(need_bytes, pinned, now, device)
         if room.why == "" and not room.evict:
             return self._out(model, Start(model))
-        if room.why == "too_large":
+        if not self.ledger.fits_alone(need_bytes):
             return self._out(model, TurnAway(model, too_large(need_bytes, self._settings)))
+        short_bytes = self.ledger.short_bytes(need_bytes, device)
+        if short_bytes and turn.relief == "":
+            turn.relief = "asked"
+            return Relieve(model, short_bytes)
+        if short_bytes and turn.relief == "asked" and now < turn.since_s + self._settings.wait_s:
+            self._due_s = turn.since_s + self._settings.wait_s
+            return None
+        if room.why == "too_large":
+            self.ledger.refused += 1
+            return self._out(model, TurnAway(model, no_memory(need_bytes, short_bytes, device)))
         if room.why == "busy" and not self._settings.evict:
             return self._out(model, TurnAway(model, all_retained(self._settings)))
         if room.why == "" and (step := _clear(turn, model, room)) is not None:
             return step
         if now >= turn.since_s + self._settings.wait_s:
-            return self._out(model, TurnAway(model, no_room(self._settings, self.ledger.pins())))
+            return self._out(
+                model,
+                TurnAway(
+                    model, no_room(self._settings, self.ledger.pins(), short=bool(short_bytes))
+                ),
+            )
         if room.why == "busy" and now >= turn.since_s + self._settings.turn_s:
-            room = self.ledger.room(need_bytes, (), now)
+            room = self.ledger.room(need_bytes, (), now, device)
             if not room.why:
                 return _clear(turn, model, room)
         times = (turn.since_s + self._settings.turn_s, turn.since_s + self._settings.wait_s)
@@ -160,13 +191,15 @@ def _clear(turn: _Turn, model: ModelId, room: Room) -> Step | None:
 
 
 def known_bytes(offer: ModelOffer) -> int:
-    """What is known of a model's need: weights and KV, or one of them alone, or 0."""
-    return offer.size_bytes + (offer.kv_bytes or 0)
+    """What a model needs: as measured, or weights, KV and workspace as far as known, or 0."""
+    if offer.measured_bytes is not None:
+        return offer.measured_bytes
+    return offer.size_bytes + (offer.kv_bytes or 0) + (offer.workspace_bytes or 0)
 
 
-def no_room(settings: RoomSettings, pins: int = 0) -> Failure:
-    """Every runtime that could make room is in use, or pinned."""
-    limits = " and ".join(_limits(settings))
+def no_room(settings: RoomSettings, pins: int = 0, *, short: bool = False) -> Failure:
+    """Every runtime that could make room is in use, or pinned; `short` of memory as well."""
+    limits = " and ".join([*_limits(settings), *([_MEMORY] if short else [])])
     message = f"no other model on this node could make room in {settings.wait_s:g} s: see {limits}"
     if pins:
         message += f", or unpin one of the {pins} that are pinned"
@@ -180,6 +213,16 @@ def all_retained(settings: RoomSettings) -> Failure:
         f"for another: raise {' or '.join(_limits(settings))}"
     )
     return Failure("node_busy", message, retry_after_s=60)
+
+
+def no_memory(need_bytes: int, short_bytes: int, device: str) -> Failure:
+    """The machine has not enough left for it, whatever else goes."""
+    message = (
+        f"the model needs about {need_bytes} bytes, and the {device} memory has {short_bytes} too "
+        "few after all that was idle had gone: lower its `ctx` or `slots`, free memory for others, "
+        f"or raise {_MEMORY}"
+    )
+    return Failure("node_busy", message, retry_after_s=5)
 
 
 def too_large(need_bytes: int, settings: RoomSettings) -> Failure:

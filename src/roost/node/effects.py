@@ -9,6 +9,7 @@ import msgspec
 from roost.backends.base import Prepared, SavedState, SlotUse
 from roost.core.ids import ModelId, RequestId, RuntimeId, SessionId, StreamId, TenantId
 from roost.core.request import GenerateRequest
+from roost.core.snapshots import Pressure
 from roost.wire.messages import FromNode
 
 
@@ -36,6 +37,27 @@ class Unload(msgspec.Struct, frozen=True):
     """Stop this runtime; answered by `on_runtime_gone`."""
 
     runtime: RuntimeId
+
+
+class Weigh(msgspec.Struct, frozen=True):
+    """Measure the machine and its runtimes soon; answered by `on_weighed` with this number."""
+
+    number: int
+
+
+class Calibrate(msgspec.Struct, frozen=True):
+    """Write down what this runtime takes, for whoever loads its like; nothing answers."""
+
+    runtime: RuntimeId
+    measured_bytes: int
+
+
+class Pressed(msgspec.Struct, frozen=True):
+    """Tell people that a memory is at another level; `share` of it has gone."""
+
+    device: str
+    pressure: Pressure
+    share: float
 
 
 class Prepare(msgspec.Struct, frozen=True):
@@ -126,5 +148,19 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Load | Look | Unload | Prepare | Run | Stop | Pause | Send | Park | Restore | Demote | Forget
+    Load
+    | Look
+    | Unload
+    | Weigh
+    | Calibrate
+    | Pressed
+    | Prepare
+    | Run
+    | Stop
+    | Pause
+    | Send
+    | Park
+    | Restore
+    | Demote
+    | Forget
 )

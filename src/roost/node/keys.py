@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from roost.core.ids import RuntimeId
 from roost.core.snapshots import ModelOffer
 
@@ -34,5 +36,15 @@ class Keys:
 
 
 def _key_of(offer: ModelOffer) -> str:
-    """Name what runs for an offer; an offer that does not tell is as good as itself alone."""
-    return offer.key or repr(offer)
+    """Name what runs for an offer; an offer that does not tell is as good as itself alone.
+
+    What a runtime was seen to take is nothing that makes it another one.
+    """
+    return offer.key or repr(msgspec.structs.replace(offer, measured_bytes=None))
+
+
+def carried(old: ModelOffer | None, new: ModelOffer) -> ModelOffer:
+    """Let a new offer know what was measured of the same runtimes under the old one."""
+    if old is None or new.measured_bytes is not None or _key_of(old) != _key_of(new):
+        return new
+    return msgspec.structs.replace(new, measured_bytes=old.measured_bytes)

@@ -1,8 +1,9 @@
 """MACHINE: the room that runtimes take on this node, and which of them would go for one more.
 
-Counts runtimes, and their bytes by what is known of a model before it runs. It is a small machine
-of its own so that measured figures can take its place: whoever decides asks `room` and nothing
-else, and never adds up bytes itself.
+Counts runtimes, and their bytes: by what is known of a model before it runs, and as measured once
+it does. Bytes are of a memory, by its name. Settings limit all of them together, and where a memory
+is measured, what it has left does: from the moment at which a load begins its bytes are taken,
+although no measurement shows them yet. Whoever decides asks `room` and nothing else.
 
 Only a runtime that has nothing to do (`pinned` names the others) and has been resident for a while
 may go. That while is at least as long as its load took: whatever is asked for in whatever order, a
@@ -11,11 +12,13 @@ node spends no more than half of its time on loading.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
+from roost.core.footprint import HOST
 from roost.core.ids import RuntimeId
 from roost.core.snapshots import NoRoom
 
@@ -49,6 +52,13 @@ class Room(msgspec.Struct, frozen=True):
     at_s: float | None = None
 
 
+class _Need(NamedTuple):
+    """What one more runtime takes, and of which memory."""
+
+    size_bytes: int
+    device: str
+
+
 @dataclass(slots=True)
 class _Resident:
     runtime: RuntimeId
@@ -59,6 +69,8 @@ class _Resident:
     may_go_s: float = 0.0
     leaving: bool = False
     pinned: bool = False
+    device: str = HOST
+    seen: bool = False
 
 
 class Ledger:
@@ -67,10 +79,62 @@ class Ledger:
     def __init__(self, settings: RoomSettings) -> None:
         self._settings = settings
         self._residents: dict[RuntimeId, _Resident] = {}
+        # What runtimes may take together of a memory that was measured.
+        self._budgets: dict[str, int] = {}
+        self.refused = 0
 
-    def enter(self, runtime: RuntimeId, need_bytes: int, now: float) -> None:
-        """A load begins; 0 bytes are unknown ones."""
-        self._residents[runtime] = _Resident(runtime, need_bytes, now, now)
+    def enter(self, runtime: RuntimeId, need_bytes: int, now: float, device: str = HOST) -> None:
+        """A load begins; 0 bytes are unknown ones, and reserved from now on are the others."""
+        self._residents[runtime] = _Resident(runtime, need_bytes, now, now, device=device)
+
+    def measured(self, runtime: RuntimeId, size_bytes: int) -> bool:
+        """A runtime was seen to take so much; False for one that is not ready.
+
+        What it has ever taken is what it may take again.
+        """
+        one = self._residents.get(runtime)
+        if one is None or one.ready_s is None:
+            return False
+        one.need_bytes = size_bytes if not one.seen else max(one.need_bytes, size_bytes)
+        one.seen = True
+        return True
+
+    def allow(self, device: str, room_bytes: int | None, seen: Collection[RuntimeId]) -> None:
+        """A memory was measured: so much of it may still be taken; None where nobody knows.
+
+        `seen` are the runtimes whose bytes had gone from it by then; what others need, those that
+        are being loaded, is still to come.
+        """
+        if room_bytes is None:
+            self._budgets.pop(device, None)
+            return
+        here = (one for one in self._residents.values() if one.device == device)
+        self._budgets[device] = room_bytes + sum(o.need_bytes for o in here if o.runtime in seen)
+
+    def short_bytes(self, need_bytes: int, device: str = HOST) -> int:
+        """How much of a measured memory is missing for one more of this size; 0 for nothing."""
+        budget = self._budgets.get(device)
+        if budget is None:
+            return 0
+        here = (one for one in self._residents.values() if one.device == device)
+        return max(0, need_bytes + sum(one.need_bytes for one in here) - budget)
+
+    def sums(self, device: str) -> tuple[int | None, int | None]:
+        """What runtimes that are ready take of a memory, and what loads do; None if unknown."""
+        here = [one for one in self._residents.values() if one.device == device]
+        ready, loading = (_sum(o for o in here if (o.ready_s is None) == new) for new in (0, 1))
+        return ready, loading
+
+    def idle(
+        self, device: str, over_bytes: int, pinned: Container[RuntimeId], now: float
+    ) -> tuple[RuntimeId, ...]:
+        """Who goes so that so many bytes of a memory become free, as far as they do."""
+        gone, left = [], over_bytes
+        for one in self._free(self._residents.values(), pinned):
+            if left > 0 and one.device == device and one.may_go_s <= now and not one.leaving:
+                gone.append(one.runtime)
+                left -= one.need_bytes
+        return tuple(gone)
 
     def settled(self, runtime: RuntimeId, now: float) -> None:
         """The runtime is ready."""
@@ -100,31 +164,32 @@ class Ledger:
         """The runtime is gone, or its load has failed."""
         self._residents.pop(runtime, None)
 
-    def room(self, need_bytes: int, pinned: Container[RuntimeId], now: float) -> Room:
+    def room(
+        self, need_bytes: int, pinned: Container[RuntimeId], now: float, device: str = HOST
+    ) -> Room:
         """Whether one more runtime of this size fits, and who would have to go for it."""
+        need = _Need(need_bytes, device)
         everybody = tuple(self._residents.values())
-        if self._fits(everybody, need_bytes):
+        if self._fits(everybody, need):
             return Room()
-        if not self.fits_alone(need_bytes):
+        if not self._fits((), need):
             return Room("too_large")
         staying = [one for one in everybody if not one.leaving]
-        if self._fits(staying, need_bytes):
+        if self._fits(staying, need):
             return Room("leaving")
         if not self._settings.evict:
             return Room("busy")
-        idle = [r for r in staying if r.ready_s is not None and r.runtime not in pinned]
-        free = [one for one in idle if not one.pinned]
-        free.sort(key=lambda one: one.used_s)
+        free = self._free(staying, pinned)
         for at_s in sorted({max(now, one.may_go_s) for one in free}):
             old = [one for one in free if one.may_go_s <= at_s]
-            evict = self._fewest(staying, old, need_bytes)
+            evict = self._fewest(staying, old, need)
             if evict:
                 return Room("young", evict, at_s) if at_s > now else Room("", evict)
         return Room("busy")
 
     def fits_alone(self, need_bytes: int) -> bool:
-        """Whether a runtime of this size fits if nothing else is there."""
-        return self._fits((), need_bytes)
+        """Whether the settings allow a runtime of this size, if nothing else is there."""
+        return not self._settings.max_bytes or need_bytes <= self._settings.max_bytes
 
     def resident_s(self, runtime: RuntimeId, now: float) -> float | None:
         """How long the runtime has been ready; None if it is not."""
@@ -157,29 +222,45 @@ class Ledger:
         """How many runtimes make room for nobody."""
         return sum(one.pinned for one in self._residents.values())
 
-    def _fits(self, residents: Iterable[_Resident], need_bytes: int) -> bool:
-        limits, count, total = self._settings, 1, need_bytes
+    def _free(
+        self, residents: Iterable[_Resident], pinned: Container[RuntimeId]
+    ) -> list[_Resident]:
+        """Those that may make room, the least recently used first."""
+        idle = [r for r in residents if r.ready_s is not None and r.runtime not in pinned]
+        return sorted((one for one in idle if not one.pinned), key=lambda one: one.used_s)
+
+    def _fits(self, residents: Iterable[_Resident], need: _Need) -> bool:
+        limits, device, here = self._settings, need.device, need.size_bytes
+        count, total = 1, here
         for one in residents:
             count += 1
             total += one.need_bytes
+            here += one.need_bytes if one.device == device else 0
         few = not limits.max_runtimes or count <= limits.max_runtimes
-        return few and (not limits.max_bytes or total <= limits.max_bytes)
+        small = not limits.max_bytes or total <= limits.max_bytes
+        return few and small and here <= self._budgets.get(device, here)
 
     def _fewest(
-        self, staying: Sequence[_Resident], old: Sequence[_Resident], need_bytes: int
+        self, staying: Sequence[_Resident], old: Sequence[_Resident], need: _Need
     ) -> tuple[RuntimeId, ...]:
         """Who goes of these, the least recently used first; nobody who need not."""
         gone: list[_Resident] = []
         left = list(staying)
         for one in old:
-            if self._fits(left, need_bytes):
+            if self._fits(left, need):
                 break
             left.remove(one)
             gone.append(one)
-        if not self._fits(left, need_bytes):
+        if not self._fits(left, need):
             return ()
         # A small one that went first may be spared by a large one that went after it.
         for one in reversed(gone):
-            if self._fits([*left, one], need_bytes):
+            if self._fits([*left, one], need):
                 left.append(one)
         return tuple(one.runtime for one in gone if one not in left)
+
+
+def _sum(residents: Iterable[_Resident]) -> int | None:
+    """Add up what these take; None where one of them is not known."""
+    sizes = [one.need_bytes for one in residents]
+    return None if 0 in sizes else sum(sizes)

@@ -27,6 +27,8 @@ from roost.node.parked import Kept
 from roost.node.perform import Check, Hands, Launch, Report, perform
 from roost.node.pulls import Puller
 from roost.node.refusals import DRAINING
+from roost.node.relief import Weights
+from roost.node.scales import Calibration, Probe, ScalesSettings
 from roost.node.statistics import AgentStatistics
 from roost.node.telemetry import measure
 from roost.observe.logs import Log
@@ -69,6 +71,7 @@ class LoopSettings(msgspec.Struct, frozen=True):
     tick_s: float = 0.05
     stop_grace_s: float = 10.0
     telemetry_s: float = 5.0
+    scales: ScalesSettings = ScalesSettings()
     keep: KeepSettings = KeepSettings()
     link: LinkSettings = LinkSettings()
     pump: PumpSettings = PumpSettings()
@@ -125,6 +128,10 @@ class NodeLoop:
         self._kept = kept
         self._hands.keeper.find(found)
 
+    def weigh_with(self, probe: Probe, calibrate: Calibration) -> None:
+        """Have the machine's memory looked at with this, and what runtimes take written down."""
+        self._hands.scales.use(probe, calibrate)
+
     async def run(self) -> None:
         """Serve until `stop` has done its work; a cancel stops everything at once."""
         try:
@@ -132,6 +139,9 @@ class NodeLoop:
                 self._hands.group = group
                 self._take_over()
                 beside = [group.create_task(self._measure())]
+                scales, runtimes = self._hands.scales, self._hands.runtimes
+                weighing = scales.run(runtimes, self._tell_weights, self._settings.scales)
+                beside.append(group.create_task(weighing))
                 if self._puller is not None:
                     beside.append(group.create_task(self._puller.run(self._tell_pulls)))
                 await self._write()
@@ -279,6 +289,9 @@ class NodeLoop:
                 about = await self._describe(self._hands.runtimes)
                 await self._hands.tell(partial(self._agent.on_about, about))
             await asyncio.sleep(self._settings.telemetry_s)
+
+    async def _tell_weights(self, weights: Weights) -> None:
+        await self._hands.tell(partial(self._agent.on_weighed, weights))
 
 
 def _as_it_is(tenant: TenantId) -> TenantId:

@@ -19,6 +19,7 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
 from roost.node.agent import Agent
 from roost.node.effects import (
+    Calibrate,
     Demote,
     Effect,
     Forget,
@@ -27,16 +28,19 @@ from roost.node.effects import (
     Park,
     Pause,
     Prepare,
+    Pressed,
     Restore,
     Run,
     Send,
     Stop,
     StreamKey,
     Unload,
+    Weigh,
 )
 from roost.node.inbox import Inbox
 from roost.node.jobs import Job
 from roost.node.keeping import Keeper, KeepSettings
+from roost.node.scales import Scales
 from roost.observe.logs import Log
 from roost.wire.messages import Cancel, Events, FromGateway, FromNode, Refused
 from roost.wire.pump import Pump
@@ -84,6 +88,7 @@ class Hands:
         self.agent = agent
         self.launch = launch
         self.check: Check = _nothing_is_wrong
+        self.scales = Scales(log)
         self.log = log
         self.stop_grace_s = 0.0
         self.keeper = Keeper(KeepSettings())
@@ -120,6 +125,13 @@ def perform(hands: Hands, effect: Effect) -> None:
             hands.tasks.create_task(_look(hands, effect))
         case Unload():
             unload(hands, effect)
+        case Weigh():
+            hands.scales.weigh(effect.number)
+        case Calibrate():
+            work = hands.scales.note(hands.runtimes.get(effect.runtime), effect.measured_bytes)
+            hands.tasks.create_task(_failure_of(hands, "calibrate", work))
+        case Pressed():
+            hands.scales.tell(effect)
         case Prepare():
             prepare(hands, effect)
         case Run():
@@ -278,6 +290,7 @@ async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job)
         token_bytes, kin = runtime.states.token_bytes, _met(hands, runtime)
         await hands.tell(partial(hands.agent.on_states, name, token_bytes, kin=kin))
     await hands.tell(partial(hands.agent.on_loaded, name, key=runtime.key.name))
+    hands.scales.weigh()
 
 
 def _met(hands: Hands, runtime: Runtime) -> str:

@@ -27,6 +27,7 @@ from roost.node.boarding import (
     Boarding,
     Clear,
     Inspect,
+    Relieve,
     Start,
     TurnAway,
     known_bytes,
@@ -70,7 +71,7 @@ class TellAll(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-Step: TypeAlias = Load | Look | Clear | TellAll
+Step: TypeAlias = Load | Look | Clear | Relieve | TellAll
 
 
 class Residence(msgspec.Struct, frozen=True):
@@ -160,6 +161,10 @@ class Residency:
         if isinstance(step, TurnAway):
             return TellAll(model, self._turn_away(model), step.failure)
         return Look(model) if isinstance(step, Inspect) else step
+
+    def on_weighed(self) -> None:
+        """Memory was measured after the pass for who asked for one."""
+        self._boarding.on_weighed()
 
     def give_up(self) -> None:
         """Nobody gets room any more: the node is about to end."""
@@ -318,7 +323,7 @@ class Residency:
         runtime = RuntimeId(f"{lane.model}#{self._born}")
         lane.state, lane.runtime, lane.loading_since = "loading", runtime, now
         self._model_of[runtime] = lane.model
-        self.ledger.enter(runtime, known_bytes(offer), now)
+        self.ledger.enter(runtime, known_bytes(offer), now, offer.device)
         return runtime
 
     def _turn_away(self, model: ModelId) -> tuple[StreamKey, ...]:

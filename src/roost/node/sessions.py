@@ -332,6 +332,16 @@ class Sessions:
                 effects += self._forget(one, counts=False)
         return effects
 
+    def squeeze(self, over_bytes: int) -> list[Effect]:
+        """Free so much memory: copying to disk takes memory and time, and there is neither."""
+        effects: list[Effect] = []
+        until_bytes = self._room_bytes() + over_bytes
+        for one in self if over_bytes > 0 else ():
+            if self._room_bytes() < until_bytes:
+                gone = one.place == "ram" and not one.pinned and not one.is_shadowed
+                effects += self._forget(one) if gone else self._unshadow(one)
+        return effects + (self.seeds.tidy(float("inf")) if self._room_bytes() < until_bytes else [])
+
     # What there is.
 
     def view(self) -> SessionsView:

@@ -6,6 +6,7 @@ import msgspec
 
 from roost.node.ledger import RoomSettings
 from roost.node.pace import PaceSettings
+from roost.node.pressure import PressureSettings
 from roost.node.reporter import ReportSettings
 from roost.node.residency import BackoffSettings
 from roost.node.sessions import SessionSettings
@@ -22,6 +23,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     `fences_max` keys whose highest epoch is remembered.
     `sessions` limits what is put aside of conversations that are in no slot.
     `room` limits how many runtimes, and how large, there are at a time.
+    `pressure` says what is done when the machine's memory runs short.
     `stay` is how long they are kept that nobody uses.
     `pace` says when a runtime that owes events and produces none counts as hung.
     `awake_s` without any report or tick means that the node itself was asleep.
@@ -36,6 +38,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     awake_s: float = 0.5
     progress_min_s: float = 0.25
     room: RoomSettings = RoomSettings()
+    pressure: PressureSettings = PressureSettings()
     stay: StaySettings = StaySettings()
     sessions: SessionSettings = SessionSettings()
     pace: PaceSettings = PaceSettings()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from roost.backends.base import Runtime, StartSettings
-from roost.core.kv import KvCost, KvPlan, cost_of
+from roost.core.footprint import HOST, footprint_of
+from roost.core.kv import KvPlan
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
+from roost.store.calibration import Weighed, expected_bytes
 from roost.store.inspection import check_unchanged
 from roost.store.runtime_logs import SUFFIX, file_name
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from roost.core.ids import ModelId, RuntimeId
     from roost.core.model import Manifest
     from roost.node.choosing import Choosing
+    from roost.store.calibration import Calibration
 
 Tell: TypeAlias = Callable[[list[ModelOffer]], Awaitable[None]]
 """Tells the node that it offers something else."""
@@ -57,10 +61,34 @@ class Shelf:
         self._choosing = choosing
         self._settings = settings
         self._tell: Tell | None = None
+        self._calibration: Calibration | None = None
+        self._known: tuple[Weighed, ...] = ()
+        self._memories: Mapping[str, str] = {}
 
     def tell_with(self, tell: Tell) -> None:
         """Have this hear what is offered when another backend has taken over a model."""
         self._tell = tell
+
+    def weigh_with(self, calibration: Calibration, memories: Mapping[str, str]) -> None:
+        """Believe what runtimes were seen to take; `memories` names the one of each backend.
+
+        Raises `storage_error`.
+        """
+        self._calibration, self._memories = calibration, memories
+        self._known = calibration.all()
+
+    async def note(self, key: RuntimeKey, measured_bytes: int) -> None:
+        """A runtime of this key was seen to take so much; raises `storage_error`."""
+        manifest = self._models.get(key.model)
+        if manifest is None or manifest.digest != key.digest or self._calibration is None:
+            return
+        calculated = footprint_of(manifest, plan_of(key.options)).total_bytes
+        weighed = Weighed(
+            *(key.backend, key.digest, key.options, calculated, measured_bytes, int(time.time()))
+        )
+        others = (one for one in self._known if not one.is_of(key))
+        self._known = (*others, weighed)
+        await asyncio.to_thread(self._calibration.note, weighed)
 
     def update(self, models: Iterable[Manifest]) -> list[ModelOffer]:
         """Have these models from now on; runtimes that run are not touched. Returns the offers."""
@@ -116,7 +144,9 @@ class Shelf:
         return RuntimeKey(backend, manifest.id, manifest.digest, options, reading)
 
     def _offer(self, model: Manifest) -> ModelOffer:
-        kv, backend = self._kv(model), self._backend_name(model)
+        backend = self._backend_name(model)
+        key = self._key(model, backend)
+        found = footprint_of(model, plan_of(key.options))
         return ModelOffer(
             model=model.id,
             slots=self._options(model).slots,
@@ -126,17 +156,14 @@ class Shelf:
             has_chat=model.chat_template is not None,
             max_token_bytes=model.max_token_bytes,
             backend=backend,
-            kv_bytes=kv.total if kv else None,
-            kv_token_bytes=kv.per_token if kv else None,
+            kv_bytes=found.kv_bytes,
+            kv_token_bytes=found.kv_token_bytes,
             digest=digest_of(model, backend),
-            key=self._key(model, backend).name,
+            key=key.name,
+            workspace_bytes=found.workspace_bytes,
+            measured_bytes=expected_bytes(self._known, key, found.total_bytes),
+            device=self._memories.get(backend, HOST),
         )
-
-    def _kv(self, model: Manifest) -> KvCost | None:
-        options = self._options(model)
-        if model.kv is None:
-            return None
-        return cost_of(model.kv, KvPlan(self._ctx(model), options.slots, options.batch))
 
     def _backend_name(self, model: Manifest) -> str:
         """Name the backend; a model that none serves is offered, and says why when it is asked."""
@@ -151,6 +178,11 @@ class Shelf:
     def _ctx(self, model: Manifest) -> int:
         wanted, own = self._options(model).ctx, model.ctx_train
         return min(wanted or own, own) if own else wanted
+
+
+def plan_of(options: RuntimeOptions) -> KvPlan:
+    """Say what a runtime with these options keeps."""
+    return KvPlan(options.ctx, options.slots, options.batch)
 
 
 def digest_of(model: Manifest, backend: str) -> str:

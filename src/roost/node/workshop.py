@@ -14,12 +14,12 @@ from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node import refusals
-from roost.node.boarding import Clear, known_bytes, no_model
+from roost.node.boarding import Clear, Relieve, known_bytes, no_model
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Load, Look, Prepare, Stop, StreamKey
 from roost.node.floor import Floor
 from roost.node.floors import Floors
-from roost.node.keys import Keys
+from roost.node.keys import Keys, carried
 from roost.node.progress import Progress
 from roost.node.residency import Ready, Residence, Residency, TellAll, Unavailable
 from roost.node.seating import Seating
@@ -46,6 +46,7 @@ class Workshop:
         self.stays = Stays(settings.stay, self.ledger, self.floors)
         self.turned_away: dict[ModelId, Failure] = {}
         self._keys = Keys()
+        self.short_bytes: int | None = None
         self.offers: dict[ModelId, ModelOffer] = {}
         self.loads = 0
         self.sessions = Sessions(settings.sessions)
@@ -90,6 +91,8 @@ class Workshop:
                     self._outgoing.add(look)
                 case Clear(runtimes):
                     self._clear(runtimes, now)
+                case Relieve(_, short_bytes):
+                    self.short_bytes = short_bytes
                 case TellAll(model, waiting, failure):
                     self.turned_away[model] = failure
                     for key in waiting:
@@ -294,7 +297,8 @@ class Workshop:
         Runtimes of models that are gone, or would have another key now, stop when their streams
         have ended; one that is loading is looked at when it is ready.
         """
-        self.offers = {offer.model: offer for offer in offers}
+        before = self.offers
+        self.offers = {one.model: carried(before.get(one.model), one) for one in offers}
         self.stays.keep_only(self.offers)
         for floor in self.floors:
             if not self._keys.is_of(floor.runtime, self.offers.get(floor.model)):

@@ -19,16 +19,19 @@ from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node.agent import Agent
 from roost.node.effects import (
+    Calibrate,
     Effect,
     Load,
     Look,
     Pause,
     Prepare,
+    Pressed,
     Run,
     Send,
     Stop,
     StreamKey,
     Unload,
+    Weigh,
 )
 from roost.node.ledger import RoomSettings
 from roost.node.sessions import SessionSettings
@@ -248,6 +251,8 @@ class Worker:
                 self._uplink.say(effect.link, effect.message)
             case Load():
                 self._load(effect)
+            case Weigh() | Calibrate() | Pressed():
+                pass
             case Look():
                 failure = LOAD_FAILED if self.failing_loads else None
                 self._perform(self.agent.on_looked(effect.model, failure, self._world.now))
