@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from roost.core.card import Runner, is_card, read_card
+from roost.backends.card_file import read_key
+from roost.core.card import Remote, Runner, is_card, read_card
 from roost.errors import RoostError
 from roost.store.home import Home
 from roost.store.models import Incoming, ModelStore
@@ -106,3 +107,36 @@ def test_what_is_wrong_in_a_card_is_said(text: str, what: str) -> None:
 def test_cards_are_told_from_weights(head: bytes, found: bool) -> None:
     """By what they say, not by what they are called."""
     assert is_card(head) is found
+
+
+def test_the_card_of_a_server_is_installed_too(store: ModelStore, tmp_path: Path) -> None:
+    """Its context is the server's, whatever this machine would give a model of its own."""
+    text = 'backend = "openai_http"\nurl = "https://host.example:8443/v1"\nctx = 131072'
+    manifest = store.add_file(written(tmp_path, text), link=False)
+    assert (manifest.format, manifest.ctx_train, manifest.remote) == ("openai_http", 131072, True)
+    assert manifest.tasks == ("chat", "completion")
+
+
+@pytest.mark.parametrize("url", ["ftp://host", "http://a b", "http://u:p@host/v1", "host:1", ""])
+def test_addresses_are_plain(url: str) -> None:
+    """No user part, no query, no other scheme."""
+    text = f'backend = "openai_http"\nurl = "{url}"\nctx = 9'
+    with pytest.raises(RoostError, match="url is http"):
+        read_card(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("content", "key"), [("sk-1\n", "sk-1"), ("", None), ("a b", None), ("ä", None), (None, None)]
+)
+def test_a_key_is_read_from_its_file(content: str | None, key: str | None, tmp_path: Path) -> None:
+    """One line of plain characters; whatever else is there is refused without repeating it."""
+    path = tmp_path / "key"
+    if content is not None:
+        path.write_text(content)
+    card = Remote("http://host", 9, key_file=str(path))
+    if key is not None:
+        assert read_key(card) == key
+        return
+    with pytest.raises(RoostError, match="key_file") as caught:
+        read_key(card)
+    assert caught.value.failure.reason == "load_failed"

@@ -216,6 +216,11 @@ def check_run(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int, vocab_s
     check_request(prepared.request)
     check_tokens(prepared.tokens, vocab_size)
     check_biases(prepared.request.sampling, vocab_size)
+    check_place(prepared, use, slots=slots, ctx=ctx)
+
+
+def check_place(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int) -> None:
+    """Check that there is such a slot and that the answer fits it; raises `bad_request`."""
     if not _whole_in(use.slot, 0, slots - 1):
         raise fail("bad_request", f"There is no such slot; slots are 0 to {slots - 1}.")
     least = 0 if prepared.request.said else 1

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from roost.backends.base import StartSettings
+from roost.backends.card_file import read_installed
 from roost.backends.host_frames import LINES
 from roost.backends.host_runtime import HostedRuntime
 from roost.backends.hosting import Guest, begin
-from roost.core.card import CARD_MAX_BYTES, Runner, read_card
+from roost.core.card import Runner
 from roost.core.model import Capabilities, Manifest, RuntimeKey
-from roost.errors import RoostError, fail
+from roost.errors import fail
 
 CAPABILITIES = Capabilities(
     chat=True,
@@ -77,11 +77,7 @@ class Command:
 
 def read_runner(manifest: Manifest) -> Runner:
     """Read the card again, which may have changed since; raises `load_failed`."""
-    try:
-        with Path(manifest.path).open("rb") as file:
-            card = read_card(file.read(CARD_MAX_BYTES))
-    except (OSError, RoostError):
-        raise fail("load_failed", "The model's card cannot be read.") from None
+    card = read_installed(manifest.path)
     if not isinstance(card, Runner):
         raise fail("load_failed", "The model's card is for another backend than `command`.")
     return card

@@ -1,12 +1,13 @@
-"""SHELL: HTTP/1.1 to a server of our own making, one request on one connection, over a Unix socket.
+"""SHELL: HTTP/1.1 to a server that computes, one request on one connection.
 
 A connection of its own for every request is what makes cancellation simple: closing it is the only
-message that a llama.cpp server understands as "stop". Connecting costs 50 µs.
+message that such a server understands as "stop". To a child of ours connecting costs 50 µs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -23,11 +24,24 @@ class Lost(Exception):  # noqa: N818 - what happened, in one word
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a server listens and the key it asks for; `socket` "" means `port` of 127.0.0.1."""
+    """Where a server listens and the key it asks for, "" for none.
+
+    `socket` is a path; "" means `port` of `host`. `base` comes before every path.
+    """
 
     socket: str
     port: int
     key: str
+    host: str = "127.0.0.1"
+    tls: ssl.SSLContext | None = None
+    base: str = ""
+
+    @property
+    def head(self) -> str:
+        """The headers that every request to it has."""
+        name = "localhost" if self.socket else f"{self.host}:{self.port}"
+        key = f"Authorization: Bearer {self.key}\r\n" if self.key else ""
+        return f"Host: {name}\r\nConnection: close\r\n{key}"
 
 
 class Exchange:
@@ -42,8 +56,7 @@ class Exchange:
     async def send(self, method: str, path: str, body: bytes = b"") -> None:
         """Connect and send; raises `Lost`."""
         head = (
-            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            f"Authorization: Bearer {self._place.key}\r\n"
+            f"{method} {self._place.base}{path} HTTP/1.1\r\n{self._place.head}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         try:
@@ -57,7 +70,8 @@ class Exchange:
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._place.socket:
             return await asyncio.open_unix_connection(self._place.socket, limit=HEAD_MAX_BYTES)
-        return await asyncio.open_connection("127.0.0.1", self._place.port, limit=HEAD_MAX_BYTES)
+        host, port = self._place.host.strip("[]"), self._place.port
+        return await asyncio.open_connection(host, port, ssl=self._place.tls, limit=HEAD_MAX_BYTES)
 
     async def status(self) -> int:
         """Read the head of the answer and return its status; raises `Lost`."""

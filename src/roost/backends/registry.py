@@ -38,6 +38,12 @@ def _command(_llama_server_path: str) -> Backend:
     return Command()
 
 
+def _openai_http(_llama_server_path: str) -> Backend:
+    from roost.backends.openai_http import OpenaiHttp
+
+    return OpenaiHttp()
+
+
 def _own(_llama_server_path: str) -> Found:
     return Found(usable=True, version=f"roost {__version__}")
 
@@ -84,6 +90,7 @@ _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
     "command": _Entry(_command, _own, ("command",), {"cpu": 1}),
+    "openai_http": _Entry(_openai_http, _own, ("openai_http",), {"cpu": 1}),
     **_hosted("roost.backends.toy", ("toy",), {"cpu": 1}),
 }
 HOSTED = tuple(name for name, entry in _ENTRIES.items() if entry.hosts)

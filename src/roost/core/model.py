@@ -43,6 +43,7 @@ class Manifest(msgspec.Struct, frozen=True):
     `source` says where it came from (`pypi:…`, `hf:…`, `file:…`), `licence` what its source states.
     `tasks` are what it is for: `chat`, `completion`, `embeddings`, `rerank`.
     `weight_bytes` are its tensors' alone; `widths` is None where they are not one pair of numbers.
+    `remote` says that somebody else's machine runs it: its context costs nothing here.
     """
 
     id: ModelId
@@ -67,6 +68,7 @@ class Manifest(msgspec.Struct, frozen=True):
     tasks: tuple[str, ...] = ()
     weight_bytes: int = 0
     widths: Widths | None = None
+    remote: bool = False
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True):

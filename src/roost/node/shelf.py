@@ -177,6 +177,8 @@ class Shelf:
 
     def _ctx(self, model: Manifest) -> int:
         wanted, own = self._options(model).ctx, model.ctx_train
+        if model.remote:
+            return own
         return min(wanted or own, own) if own else wanted
 
 

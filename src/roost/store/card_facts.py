@@ -12,7 +12,8 @@ def facts_of(card: Card) -> Facts:
     """Take the facts from a card; one without a template is for completions alone."""
     if not isinstance(card, Runner):
         # A server renders its own template, which nobody here ever sees.
-        return Facts(format="openai_http", ctx_train=card.ctx, chat_template="", tasks=ASKED)
+        ctx = card.ctx
+        return Facts("", "openai_http", ctx_train=ctx, chat_template="", tasks=ASKED, remote=True)
     return Facts(
         format="command",
         ctx_train=card.ctx,

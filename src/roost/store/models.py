@@ -393,4 +393,5 @@ def _manifest(model: ModelId, files: tuple[ModelFile, ...], facts: Facts) -> Man
         tasks=facts.tasks,
         weight_bytes=facts.weight_bytes,
         widths=facts.widths,
+        remote=facts.remote,
     )

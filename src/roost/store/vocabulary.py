@@ -50,6 +50,7 @@ class Facts(msgspec.Struct, frozen=True):
     tasks: tuple[str, ...] = ()
     weight_bytes: int = 0
     widths: Widths | None = None
+    remote: bool = False
 
 
 def read_facts(buffer: Buffer, header: Header) -> Facts:

@@ -25,6 +25,8 @@ class Case:
     ends_runtime: bool = False
 
 
+EXACT = ("completion", "exact_token_count")
+"""Whoever has no tokens of its own cannot be given any, nor be told how many fit."""
 CANCEL = ("completion", "cancel")
 STATE = ("completion", "state", "prefix_cache")
 TWO = ("completion", "concurrent_streams")
@@ -33,19 +35,17 @@ REPLAY = ("completion", "replay")
 CASES = (
     Case("text is completed", 1, answers.text_is_completed),
     Case("a chat is answered", 1, answers.chat_is_answered, ("chat",)),
-    Case("tokens are completed", 1, answers.tokens_are_completed),
+    Case("tokens are completed", 1, answers.tokens_are_completed, EXACT),
     Case("the end is the end", 1, answers.end_is_the_end),
     Case("answers come in pieces", 1, answers.answers_come_in_pieces, ("completion", "streaming")),
     Case("characters stay whole", 2, answers.characters_stay_whole),
     Case("stop strings stop", 2, answers.stop_strings_stop),
     Case("held text is released", 2, answers.held_text_is_released),
     Case("limits hold", 3, answers.limits_hold),
-    Case("limits are clamped", 3, refusals.limits_are_clamped, ("completion", "exact_token_count")),
-    Case("the context can be filled", 3, answers.context_can_be_filled),
-    Case(
-        "too long is refused", 3, refusals.too_long_is_refused, ("completion", "exact_token_count")
-    ),
-    Case("counts are exact", 4, answers.counts_are_exact, ("completion", "exact_token_count")),
+    Case("limits are clamped", 3, refusals.limits_are_clamped, EXACT),
+    Case("the context can be filled", 3, answers.context_can_be_filled, EXACT),
+    Case("too long is refused", 3, refusals.too_long_is_refused, EXACT),
+    Case("counts are exact", 4, answers.counts_are_exact, EXACT),
     Case("leaving prefill frees", 5, lifetimes.leaving_prefill_frees, CANCEL),
     Case("leaving decode frees", 5, lifetimes.leaving_decode_frees, CANCEL),
     Case("leaving at once frees", 5, lifetimes.leaving_at_once_frees, CANCEL),
@@ -59,7 +59,7 @@ CASES = (
     Case("streams do not mix", 6, lifetimes.streams_do_not_mix, TWO),
     Case("slow readers wait alone", 6, lifetimes.slow_readers_wait_alone, TWO),
     Case("bad numbers are refused", 9, refusals.bad_numbers_are_refused),
-    Case("bad tokens are refused", 9, refusals.bad_tokens_are_refused),
+    Case("bad tokens are refused", 9, refusals.bad_tokens_are_refused, EXACT),
     Case("seeds repeat", 10, answers.seeds_repeat, ("completion", "seed")),
     Case("token ids are told", 11, continuations.ids_are_told, REPLAY),
     Case("answers are continued", 11, continuations.answers_are_continued, REPLAY),

@@ -77,7 +77,8 @@ async def _leave(stand: Stand, prepared: Prepared, when: type, measure: str) -> 
     async with stand.leaving(prepared, 1, measure) as events:
         async for event in events:
             record.add(event)
-            if isinstance(event, (when, *TERMINAL)):
+            # Who tells nothing of prefill is left at its first text.
+            if isinstance(event, (when, Delta, *TERMINAL)):
                 break
     require(not isinstance(record.events[-1], TERMINAL), "the stream ended before it was left")
     await stand.check_free(1)
@@ -127,7 +128,7 @@ async def slow_readers_wait_alone(stand: Stand) -> None:
         require(other.text, "the other stream got nothing")
         async for event in events:
             record.add(event)
-    record.check_sums(record.finished.usage, prepared)
+    stand.check_sums(record, record.finished.usage, prepared)
 
 
 async def death_is_told(stand: Stand) -> None:
@@ -143,7 +144,7 @@ async def death_is_told(stand: Stand) -> None:
     require(isinstance(last, Failed), f"the runtime was killed and the stream ended with {last}")
     assert isinstance(last, Failed)
     require(last.failure.reason == "runtime_died", f"a death is told as {last.failure.reason}")
-    record.check_sums(last.usage, prepared)
+    stand.check_sums(record, last.usage, prepared)
     async with asyncio.timeout(stand.subject.patience_s):
         await stand.runtime.died.wait()
     await _check_refuses(stand, prepared)

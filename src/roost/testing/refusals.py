@@ -53,6 +53,7 @@ async def bad_numbers_are_refused(stand: Stand) -> None:
             failure = await stand.refusal(stand.request("one ", sampling=sampling))
             named = (failure.reason, failure.param)
             require(named == ("bad_request", name), f"{name} {value} is refused as {named}")
+    exact = stand.subject.backend.capabilities.exact_token_count
     for request in (
         stand.request("one ", 0),
         stand.request("one ", -1),
@@ -60,7 +61,7 @@ async def bad_numbers_are_refused(stand: Stand) -> None:
         stand.request("one ", stop=["x"] * 17),
         stand.request("one ", top_logprobs=-1),
         stand.request("one ", top_logprobs=10**9),
-        stand.request(TokensPrompt(())),
+        *([stand.request(TokensPrompt(()))] if exact else []),
         stand.request("half a character \ud83d and more"),
     ):
         reason = (await stand.refusal(request)).reason

@@ -128,6 +128,9 @@ class Record:
         told, seen = usage.completion_tokens, sum(delta.tokens for delta in self.deltas)
         require(told == seen, f"{told} completion tokens are reported, the deltas hold {seen}")
         require(told <= prepared.limit, f"{told} tokens came, the limit is {prepared.limit}")
+
+    def check_prompt(self, usage: Usage, prepared: Prepared) -> None:
+        """Compare what it tells of the prompt with what was sent, and with the first event."""
         prompt = len(prepared.tokens)
         require(
             usage.prompt_tokens == prompt,
@@ -193,6 +196,10 @@ class Stand:
     async def heavy(self, part: float = 0.6) -> Prepared:
         """Prepare a request whose prompt fills this part of the context."""
         size = int(self.ctx * part)
+        if not self.subject.backend.capabilities.exact_token_count:
+            # Without tokens, by a word for each, which is none too long.
+            text = "river " * size
+            return await self.runtime.prepare(self.request(text, None, ignore_eos=True))
         few = await self.runtime.prepare(self.request("river stone cloud ", 1))
         tokens = few.tokens[:1] + few.tokens[1:] * (size // max(1, len(few.tokens) - 1))
         return await self.runtime.prepare(self.request(TokensPrompt(tokens), None, ignore_eos=True))
@@ -206,8 +213,14 @@ class Stand:
         async with self.runtime.open(prepared, SlotUse(slot, reuse)) as events:
             async for event in events:
                 record.add(event)
-        record.check_sums(record.finished.usage, prepared)
+        self.check_sums(record, record.finished.usage, prepared)
         return record
+
+    def check_sums(self, record: Record, usage: Usage, prepared: Prepared) -> None:
+        """Compare the usage that a terminal event tells with what was seen, and what was sent."""
+        record.check_sums(usage, prepared)
+        if self.subject.backend.capabilities.exact_token_count:
+            record.check_prompt(usage, prepared)
 
     @asynccontextmanager
     async def leaving(
@@ -233,7 +246,7 @@ class Stand:
                 raise Broken(message) from None
             async for event in events:
                 record.add(event)
-        record.check_sums(record.finished.usage, prepared)
+        self.check_sums(record, record.finished.usage, prepared)
 
     async def refusal(self, request: GenerateRequest) -> Failure:
         """Give the failure with which `prepare` refuses; raises `Broken` where it does not."""
