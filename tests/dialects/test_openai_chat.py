@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,13 +19,12 @@ SAMPLES = json.loads(_DATA.read_text("utf-8"))["requests"]
 
 # What real clients send that is refused on purpose, with the field that is named.
 REFUSED = {
-    ("LangChain", "ChatOpenAI tool history"): "tool_choice",
     ("openai-python", "chat parse helper"): "response_format",
-    ("openai-python", "chat with tools and optional fields"): "tool_choice",
-    ("openai-python", "legacy completions"): "n",
+    ("openai-python", "legacy completions"): "echo",
     ("Vercel AI SDK", "openai-compatible generateObject"): "response_format",
-    ("Vercel AI SDK", "openai-compatible required tool"): "tool_choice",
 }
+# What they send that has no effect here.
+UNUSED = {"service_tier", "store", "metadata", "verbosity", "safety_identifier", "user"}
 
 
 @pytest.mark.parametrize(
@@ -47,9 +45,11 @@ def test_what_real_clients_send(sample: dict[str, object]) -> None:
     assert translated.request.model == sent["model"]
     assert translated.options.stream is sent.get("stream", False)
     assert translated.options.include_usage is ("stream_options" in sent)
-    assert set(translated.ignored) <= {"tools"}
+    assert set(translated.ignored) <= UNUSED
     if isinstance(translated.request.prompt, ChatPrompt):
         assert len(translated.request.prompt.messages) == len(sent["messages"])
+        offer = translated.request.prompt.offer
+        assert len(offer.tools if offer else ()) == len(sent.get("tools", []))
 
 
 def _is(sample: dict[str, object], client: str, name: str) -> bool:
@@ -172,33 +172,66 @@ def test_names() -> None:
 def test_fields_inside_messages_are_named() -> None:
     """What a message carries without effect is named like any other field."""
     sent = [
-        {"role": "assistant", "content": "x", "reasoning_content": "y", "tool_calls": [{}]},
+        {"role": "assistant", "content": "x", "annotations": [{}], "audio": None},
         {"role": "user", "content": "x", "cache_control": {}, "audio": None},
     ]
     assert chat(messages=sent, user="u").ignored == (
+        "messages[].annotations",
         "messages[].cache_control",
-        "messages[].reasoning_content",
-        "messages[].tool_calls",
         "user",
     )
-    assert chat_failure(strict=True, messages=sent).param == "messages[].cache_control"
+    assert chat_failure(strict=True, messages=sent).param == "messages[].annotations"
 
 
-@pytest.mark.parametrize("choice", [None, "auto", "none"])
-def test_tools_that_need_not_be_called(choice: object) -> None:
-    """Tools on offer have no effect yet, which is not an error."""
-    tools = [{"type": "function", "function": {"name": "f"}}]
-    translated = chat(tools=tools, tool_choice=choice, function_call=choice)
-    assert translated.ignored == ("tools",)
+@pytest.mark.parametrize("choice", ["required", {"name": "f"}])
+def test_the_way_before_tools(choice: object) -> None:
+    """A call that is demanded the old way is refused, never answered with plain text."""
+    failure = chat_failure(functions=[{"name": "f"}], function_call=choice)
+    assert (failure.reason, failure.param) == ("unsupported", "function_call")
+    assert chat(functions=[{"name": "f"}], function_call="auto").ignored == ("functions",)
 
 
-@pytest.mark.parametrize("name", ["tool_choice", "function_call"])
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}])
-def test_calls_that_are_demanded(name: str, choice: object) -> None:
-    """A call that nobody can promise is refused, never answered with plain text."""
-    sent: dict[str, Any] = {name: choice}
-    failure = chat_failure(**sent)
-    assert (failure.reason, failure.param) == ("unsupported", name)
+@pytest.mark.parametrize(
+    ("fields", "thinking", "effort"),
+    [
+        ({}, None, ""),
+        ({"reasoning_effort": "high"}, None, "high"),
+        ({"reasoning_effort": "none"}, False, ""),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, True, ""),
+        ({"reasoning_effort": None, "chat_template_kwargs": None}, None, ""),
+    ],
+)
+def test_thinking(fields: dict[str, object], thinking: object, effort: str) -> None:
+    """Whether and how much a model shall think is read in both ways that clients have."""
+    prompt = chat(**fields).request.prompt  # type: ignore[arg-type]
+    assert isinstance(prompt, ChatPrompt)
+    assert (prompt.thinking, prompt.effort) == (thinking, effort)
+
+
+def test_thinking_of_a_wrong_kind() -> None:
+    """A word that means nothing is a 400, and what a template alone knows is named."""
+    assert chat_failure(reasoning_effort="much").param == "reasoning_effort"
+    assert chat_failure(reasoning_effort=5).param == "reasoning_effort"
+    failure = chat_failure(chat_template_kwargs={"enable_thinking": 1})
+    assert failure.param == "chat_template_kwargs.enable_thinking"
+    assert chat(chat_template_kwargs={"x": 1}).ignored == ("chat_template_kwargs.x",)
+
+
+def test_a_begun_answer() -> None:
+    """An assistant's message at the end is the beginning of the answer; alone it is history."""
+    user, said = {"role": "user", "content": "q"}, {"role": "assistant", "content": "The "}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for sent, expected in (
+        ([user, said], True),
+        ([user, said, said], True),
+        ([user, {**said, "content": ""}], True),
+        ([user, said, user], False),
+        ([said], False),
+        ([user, {**said, "tool_calls": [call]}], False),
+    ):
+        prompt = chat(messages=sent).request.prompt
+        assert isinstance(prompt, ChatPrompt)
+        assert prompt.continues is expected
 
 
 @pytest.mark.parametrize("choice", ["sometimes", 5, True, []])

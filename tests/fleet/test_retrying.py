@@ -13,7 +13,14 @@ from roost.fleet.calls import Call
 from roost.fleet.retrying import Recovery, RetryBudget, verdict
 from roost.fleet.settings import FleetSettings
 
-ELSEWHERE = {"load_failed", "node_lost", "runtime_died", "runtime_error", "upstream_error"}
+ELSEWHERE = {
+    "bad_tool_call",
+    "load_failed",
+    "node_lost",
+    "runtime_died",
+    "runtime_error",
+    "upstream_error",
+}
 WAIT = {"node_busy", "draining", "starting"}
 A = NodeId("a")
 

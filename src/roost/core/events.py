@@ -49,13 +49,15 @@ class TokenChoice(msgspec.Struct, frozen=True):
 class Started(msgspec.Struct, frozen=True, tag="started", omit_defaults=True):
     """The request holds a slot. `cached_tokens` of `prompt_tokens` need no prefill.
 
-    `reading` says how the answer's text is to be read; None where all of it is text.
+    `reading` says how the answer's text is to be read; None where all of it is text. `digest` is
+    that of the weights, filled in by whoever chose the node.
     """
 
     prompt_tokens: int
     cached_tokens: int
     slot: int
     reading: Reading | None = None
+    digest: str = ""
 
 
 class PrefillProgress(msgspec.Struct, frozen=True, tag="prefill"):

@@ -6,8 +6,9 @@ from roost.core.ids import ModelId
 from roost.core.request import ChatPrompt, GenerateRequest
 from roost.dialects import fields
 from roost.dialects import openai_options as shared
-from roost.dialects.json_body import JsonObject, described, parse_object
-from roost.dialects.openai_messages import read_messages
+from roost.dialects.json_body import JsonObject, parse_object
+from roost.dialects.openai_messages import goes_on, read_messages
+from roost.dialects.openai_tools import read_offer
 from roost.errors import fail
 
 _KNOWN = shared.SHARED_FIELDS | {
@@ -15,10 +16,14 @@ _KNOWN = shared.SHARED_FIELDS | {
     "max_completion_tokens",
     "top_logprobs",
     "response_format",
+    "tools",
     "tool_choice",
+    "parallel_tool_calls",
     "function_call",
+    "reasoning_effort",
+    "chat_template_kwargs",
 }
-_NO_CALL_NEEDED = (None, "auto", "none")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _JSON_FORMATS = ("json_object", "json_schema")
 
 
@@ -29,15 +34,16 @@ def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
     """
     sent = parse_object(body)
     model = shared.read_model(sent)
-    shared.refuse_several(sent, "n")
     shared.refuse_logit_bias(sent)
-    _refuse_forced_calls(sent)
+    _refuse_function_call(sent)
     _refuse_formats(sent)
     messages, ignored = read_messages(sent)
+    thinking, effort = _thinking(sent, ignored)
+    offer = read_offer(sent, ignored.add)
     top_logprobs = _top_logprobs(sent)
     request = GenerateRequest(
         model=ModelId(model or ""),
-        prompt=ChatPrompt(messages),
+        prompt=ChatPrompt(messages, offer, goes_on(messages), thinking, effort),
         max_tokens=shared.read_max_tokens(sent, "max_completion_tokens", "max_tokens"),
         stop=shared.read_stop(sent),
         sampling=shared.read_sampling(sent),
@@ -59,17 +65,27 @@ def _top_logprobs(sent: JsonObject) -> int | None:
     return None
 
 
-def _refuse_forced_calls(sent: JsonObject) -> None:
-    """Refuse to promise a call: tools may be offered to a model that calls none, not demanded."""
-    for name in ("tool_choice", "function_call"):
-        choice = sent.get(name)
-        if isinstance(choice, dict) or choice == "required":
-            message = f"'{name}' demands a call, and calls of tools are not supported yet."
-            raise fail("unsupported", message, param=name)
-        if choice not in _NO_CALL_NEEDED:
-            got = f"'{choice[:50]}'" if isinstance(choice, str) else described(choice)
-            message = f"'{name}' must be 'auto', 'none', 'required' or an object, got {got}."
-            raise fail("bad_request", message, param=name)
+def _refuse_function_call(sent: JsonObject) -> None:
+    """Refuse to promise a call in the way before tools, which is not spoken here."""
+    choice = sent.get("function_call")
+    if choice not in (None, "auto", "none"):
+        message = "'function_call' demands a call the old way; use 'tools' and 'tool_choice'."
+        raise fail("unsupported", message, param="function_call")
+
+
+def _thinking(sent: JsonObject, ignored: set[str]) -> tuple[bool | None, str]:
+    """Read whether the model shall think, and how much, as OpenAI and engines with templates do."""
+    effort = fields.text(sent, "reasoning_effort") or ""
+    if effort and effort not in EFFORTS:
+        message = f"'reasoning_effort' must be one of {', '.join(EFFORTS)}."
+        raise fail("bad_request", message, param="reasoning_effort")
+    wishes = fields.mapping(sent, "chat_template_kwargs")
+    thinking = fields.flag(wishes, "enable_thinking", "chat_template_kwargs.")
+    others = (name for name in wishes if name != "enable_thinking")
+    ignored.update(f"chat_template_kwargs.{name}" for name in others)
+    if effort == "none":
+        return thinking or False, ""
+    return thinking, effort
 
 
 def _refuse_formats(sent: JsonObject) -> None:

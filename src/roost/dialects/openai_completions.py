@@ -24,8 +24,7 @@ def read_completion(body: bytes, *, strict: bool = False) -> shared.Translated:
     """
     sent = parse_object(body)
     model = shared.read_model(sent)
-    shared.refuse_several(sent, "n")
-    shared.refuse_several(sent, "best_of")
+    _refuse_best_of(sent)
     shared.refuse_logit_bias(sent)
     _refuse_echo_and_suffix(sent)
     top_logprobs = fields.whole(sent, "logprobs", 0, shared.TOP_LOGPROBS_MAX)
@@ -67,6 +66,14 @@ def _all_ints(values: list[object]) -> TypeGuard[list[int]]:
 
 def _wrong(reason: str) -> RoostError:
     return fail("bad_request", f"'prompt' has a wrong value: {reason}.", param="prompt")
+
+
+def _refuse_best_of(sent: JsonObject) -> None:
+    """Refuse to make more answers than are given: nobody here says which is the best."""
+    best = fields.whole(sent, "best_of", 1, shared.CHOICES_MAX)
+    if best is not None and best != (fields.whole(sent, "n", 1, shared.CHOICES_MAX) or 1):
+        message = "'best_of' must be as large as 'n': every answer that is made is given."
+        raise fail("unsupported", message, param="best_of")
 
 
 def _refuse_echo_and_suffix(sent: JsonObject) -> None:

@@ -2,49 +2,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from roost.core.events import FinishReason, TokenChoice
+from roost.core.events import (
+    Delta,
+    Failed,
+    Finished,
+    FinishReason,
+    Started,
+    StreamEvent,
+    TokenChoice,
+)
+from roost.dialects.choice import Choice
 from roost.dialects.json_text import encode_text
-from roost.dialects.openai_body import ReplyBody
-from roost.dialects.openai_envelope import Envelope
+from roost.dialects.openai_envelope import Ends, Fact, envelope_of
 from roost.dialects.openai_logprobs import CompletionLogprobs
-from roost.dialects.openai_options import ReplyOptions
-from roost.dialects.openai_stream import Form, ReplyStream
+from roost.errors import Failure, RoostError
+from roost.text import sse
 
 # Streamed or whole, this API gives both forms the same name.
-_KIND = "text_completion"
-_OPEN = b'[{"index":0,"text":'
+KIND = "text_completion"
 _PLAIN_END = b',"logprobs":null,"finish_reason":null}]}\n\n'
 
 
-def completion_stream(
-    reply_id: str, created_s: int, model: str, options: ReplyOptions
-) -> ReplyStream:
-    """Make the encoder for a completion that is streamed; nothing comes in front of the text."""
-    logprobs = CompletionLogprobs()
+class CompletionStream:
+    """Encodes one choice of a streamed reply; whatever it is asked for after its end is nothing."""
 
-    def closing(tokens: Sequence[TokenChoice]) -> bytes:
-        return b',"logprobs":' + logprobs.encode(tokens) + b',"finish_reason":null}]}\n\n'
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self._envelope = envelope_of(choice, KIND)
+        self._logprobs = CompletionLogprobs()
+        self._open = b'[{"index":%d,"text":' % choice.index
 
-    form = Form(b"", _OPEN, _PLAIN_END, closing, _last_choice)
-    return ReplyStream(Envelope(reply_id, _KIND, created_s, model), form, options)
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal event has been encoded."""
+        return self._envelope.ended
+
+    @property
+    def broken(self) -> bool:
+        """Whether its end was a failure of an answer that was complete: text is always of use."""
+        return False
+
+    def head(self) -> bytes:
+        """Give nothing: there is no chunk in front of the text."""
+        return b""
+
+    def event(self, event: StreamEvent) -> bytes:
+        """Encode any event; those without meaning to the client give no bytes."""
+        if isinstance(event, Delta):
+            return self._delta(event)
+        if isinstance(event, Started):
+            self._envelope.answered_by(event.digest)
+        elif isinstance(event, Finished):
+            return self.finish(event)
+        return self.error(event.failure) if isinstance(event, Failed) else b""
+
+    def finish(self, finished: Finished) -> bytes:
+        """Give the chunk with the reason, the usage chunk if asked for, and `[DONE]`."""
+        last = b"[" + _choice(self._choice.index, b'""', b"null", finished.reason) + b"]"
+        if not self._choice.alone:
+            return self._envelope.last_choice(last)
+        usage = finished.usage if self._choice.options.include_usage else None
+        return self._envelope.last_events(last, usage)
+
+    def error(self, failure: Failure) -> bytes:
+        """Give one error event; no reason and no `[DONE]` follow."""
+        return self._envelope.error_event(failure)
+
+    def comment(self, text: str) -> bytes:
+        """Give a comment that keeps a waiting connection alive."""
+        return b"" if self.ended else sse.encode_comment(text)
+
+    def skipped(self, count: int) -> None:
+        """Say nothing of it: this API has no way to tell, so nothing is dropped for its readers."""
+
+    def roost_extra(self, facts: Mapping[str, Fact]) -> None:
+        """Put `facts` under `roost` on the last chunk."""
+        self._envelope.add_roost(facts)
+
+    def _delta(self, delta: Delta) -> bytes:
+        with_logprobs = bool(delta.logprobs) and self._choice.options.logprobs
+        if self.ended or not (delta.text or with_logprobs):
+            return b""
+        closing = _PLAIN_END
+        if with_logprobs:
+            encoded = self._logprobs.encode(delta.logprobs)
+            closing = b',"logprobs":' + encoded + b',"finish_reason":null}]}\n\n'
+        return self._envelope.event_open + self._open + encode_text(delta.text) + closing
 
 
-def completion_body(reply_id: str, created_s: int, model: str, options: ReplyOptions) -> ReplyBody:
-    """Make the collector for a completion that is sent whole."""
+class CompletionBody:
+    """Collects one choice of a reply that is sent whole."""
 
-    def choices(text: str, tokens: Sequence[TokenChoice], reason: FinishReason) -> bytes:
-        logprobs = CompletionLogprobs().encode(tokens) if options.logprobs else b"null"
-        return _choice(encode_text(text), logprobs, reason)
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self._envelope = envelope_of(choice, KIND)
+        self._texts: list[str] = []
+        self._tokens: list[TokenChoice] = []
 
-    return ReplyBody(Envelope(reply_id, _KIND, created_s, model), choices)
+    def event(self, event: StreamEvent) -> bytes:
+        """Take an event; return the JSON body once the answer is complete, nothing before.
+
+        Of a choice that is not alone that is the choice itself. Raises the failure that ended the
+        stream: a reply sent whole still has a status to tell it.
+        """
+        if isinstance(event, Started):
+            self._envelope.answered_by(event.digest)
+        elif isinstance(event, Delta):
+            self._texts.append(event.text)
+            self._tokens += event.logprobs
+        elif isinstance(event, Failed):
+            raise RoostError(event.failure)
+        return self._ended(event) if isinstance(event, Finished) else b""
+
+    def roost_extra(self, facts: Mapping[str, Fact]) -> None:
+        """Put `facts` under `roost` in the body."""
+        self._envelope.add_roost(facts)
+
+    def _ended(self, finished: Finished) -> bytes:
+        logprobs = b"null"
+        if self._choice.options.logprobs:
+            logprobs = CompletionLogprobs().encode(self._tokens)
+        text = encode_text("".join(self._texts))
+        choice = _choice(self._choice.index, text, logprobs, finished.reason)
+        return self._envelope.body([choice], finished.usage) if self._choice.alone else choice
 
 
-def _choice(text: bytes, logprobs: bytes, reason: FinishReason) -> bytes:
-    parts = (text, logprobs, reason.encode())
-    return b'[{"index":0,"text":%b,"logprobs":%b,"finish_reason":"%b"}]' % parts
+def completion_ends(choice: Choice) -> Ends:
+    """Tell how a completion of several choices ends."""
+    return Ends(choice, KIND)
 
 
-def _last_choice(reason: FinishReason) -> bytes:
-    return _choice(b'""', b"null", reason)
+def _choice(index: int, text: bytes, logprobs: bytes, reason: FinishReason) -> bytes:
+    parts = (index, text, logprobs, reason.encode())
+    return b'{"index":%d,"text":%b,"logprobs":%b,"finish_reason":"%b"}' % parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from roost.core.request import Message, Role
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject, described
+from roost.dialects.openai_tools import read_calls
 from roost.errors import fail
 
 MESSAGES_MAX = 20_000
@@ -18,7 +19,10 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-_KNOWN = frozenset({"role", "content", "name", "tool_call_id", "refusal"})
+_KNOWN = frozenset(
+    {"role", "content", "name", "tool_call_id", "refusal", "tool_calls", "function_call"}
+    | {"reasoning_content", "reasoning"}
+)
 # Parts that a model of text cannot read: the answer must not pretend that it had seen them.
 _OTHER_MEDIA = frozenset(
     {"image_url", "input_image", "image", "input_audio", "audio", "video_url", "file", "input_file"}
@@ -29,7 +33,6 @@ _TEXT_PARTS = {"text": "text", "refusal": "refusal"}
 def read_messages(body: JsonObject) -> tuple[tuple[Message, ...], set[str]]:
     """Read the conversation; also return the names of fields in it that had no effect.
 
-    Calls of tools in the history are among these: their results are read, the calls are not.
     Raises `bad_request` naming the message and field, `unsupported` for parts that are not text.
     """
     value = body.get("messages")
@@ -40,7 +43,15 @@ def read_messages(body: JsonObject) -> tuple[tuple[Message, ...], set[str]]:
         raise fail("bad_request", message, param="messages")
     ignored: set[str] = set()
     messages = tuple(_message(entry, f"messages[{n}]", ignored) for n, entry in enumerate(value))
-    return messages, {f"messages[].{name}" for name in ignored}
+    return messages, ignored
+
+
+def goes_on(messages: tuple[Message, ...]) -> bool:
+    """Whether the last message is the beginning of the answer: an assistant's, after others.
+
+    One rule for every API: the model goes on with it, and what it holds is not said again.
+    """
+    return len(messages) > 1 and messages[-1].role == "assistant" and not messages[-1].calls
 
 
 def _message(entry: object, path: str, ignored: set[str]) -> Message:
@@ -49,8 +60,24 @@ def _message(entry: object, path: str, ignored: set[str]) -> Message:
     role = _role(entry, path)
     name = fields.text(entry, "name", f"{path}.")
     if not _KNOWN.issuperset(entry):
-        ignored |= {n for n, value in entry.items() if value is not None and n not in _KNOWN}
-    return Message(role, _content(entry.get("content"), role, f"{path}.content"), name)
+        unknown = (n for n, value in entry.items() if value is not None and n not in _KNOWN)
+        ignored.update(f"messages[].{n}" for n in unknown)
+    content = _content(entry.get("content"), role, f"{path}.content")
+    if role == "assistant":
+        where = f"{path}."
+        calls = read_calls(entry, where, ignored.add)
+        return Message(role, content, name, reasoning=_reasoning(entry), calls=calls)
+    if role == "tool":
+        return Message(role, content, name, call_id=fields.text(entry, "tool_call_id", f"{path}."))
+    return Message(role, content, name)
+
+
+def _reasoning(entry: JsonObject) -> str:
+    """Read thoughts under either of their names; other shapes of them are nobody's business."""
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(value := entry.get(name), str):
+            return value
+    return ""
 
 
 def _role(entry: JsonObject, path: str) -> Role:

@@ -21,6 +21,7 @@ STOPS_MAX = 16
 STOP_CHARS_MAX = 1000
 MODEL_CHARS_MAX = 256
 TOP_LOGPROBS_MAX = 20
+CHOICES_MAX = 16
 CACHE_KEY_CHARS_MAX = 256
 IGNORED_NAMES_MAX = 32
 IGNORED_NAME_CHARS_MAX = 64
@@ -53,13 +54,15 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     """How the client wants its answer.
 
     `include_usage` asks for a usage chunk at the end of a stream; other replies always have usage.
-    `model_as_sent` is None where the client named no model and the default applies.
+    `model_as_sent` is None where the client named no model and the default applies. `choices` is
+    how many answers are asked for.
     """
 
     stream: bool = False
     include_usage: bool = False
     logprobs: bool = False
     model_as_sent: str | None = None
+    choices: int = 1
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -97,6 +100,7 @@ def read_reply(body: JsonObject, *, logprobs: bool) -> ReplyOptions:
         include_usage=usage or False,
         logprobs=logprobs,
         model_as_sent=fields.text(body, "model"),
+        choices=fields.whole(body, "n", 1, CHOICES_MAX) or 1,
     )
 
 
@@ -146,13 +150,6 @@ def read_stop(body: JsonObject) -> tuple[str, ...]:
             "bad_request", f"'stop' may hold {STOPS_MAX} strings, got {len(stops)}.", param="stop"
         )
     return tuple(stops)
-
-
-def refuse_several(body: JsonObject, name: str) -> None:
-    """Refuse a number of choices other than one, rather than silently giving one."""
-    value = body.get(name)
-    if value is not None and (isinstance(value, bool) or value != 1):
-        raise fail("bad_request", f"'{name}' must be 1: one answer per request.", param=name)
 
 
 def refuse_logit_bias(body: JsonObject) -> None:

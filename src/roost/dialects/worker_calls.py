@@ -102,7 +102,7 @@ def decode_body(
     """Ask for an answer; what nobody asked for is left out, for workers that know only two."""
     body: dict[str, object] = {"session_id": session, "max_tokens": max_tokens}
     wishes = msgspec.structs.asdict(sampling)
-    body |= {name: value for name, value in wishes.items() if value is not None}
+    body |= {name: value for name, value in wishes.items() if value not in (None, ())}
     if stop:
         body["stop"] = list(stop)
     return _encode(body)

@@ -120,7 +120,7 @@ class Assigner:
         call.node = choice.node
         call.queued_s += now - call.waiting_since_s
         call.setback = None
-        if call.said is not None and not call.resumes_at:
+        if not call.resumes_at:
             call.digest = books.registry.digest(choice.node, call.model)
         if call.terms.compacted is not None:
             # Whatever its KV was, it is that of another past; nothing of it was to be found again.

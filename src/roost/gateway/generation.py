@@ -6,24 +6,22 @@ Adding a dialect is adding a `Dialect` value: how its bodies are read, and its t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from roost.core.request import Terms
-from roost.dialects.openai_chat_reply import chat_body, chat_stream
-from roost.dialects.openai_completions_reply import completion_body, completion_stream
-from roost.dialects.openai_options import ReplyOptions
+from roost.dialects.choice import Choice
 from roost.errors import RoostError
 from roost.fleet.relay import RelaySettings
 from roost.gateway.asked import KEY_HEADER
+from roost.gateway.choices import Choices, check_alone
+from roost.gateway.dialects import CHAT, COMPLETIONS, Dialect
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.identity import talk_of
 from roost.gateway.lifelines import Held
 from roost.gateway.parser import Parser
-from roost.gateway.parsing import Api, Job, Outcome, Parsed, parse
-from roost.gateway.scribe import StreamVoice, WholeVoice
+from roost.gateway.parsing import Job, Outcome, Parsed, parse
 
 if TYPE_CHECKING:
     from roost.core.ids import ConversationKey
@@ -33,20 +31,6 @@ if TYPE_CHECKING:
     from roost.gateway.routes import Call
     from roost.gateway.tasks import Tasks
     from roost.gateway.turn import Turn
-
-
-class Dialect(msgspec.Struct, frozen=True):
-    """How one API is spoken. Voices are made of (reply id, created, model, options)."""
-
-    name: str
-    api: Api
-    id_prefix: str
-    stream_voice: Callable[[str, int, str, ReplyOptions], StreamVoice]
-    whole_voice: Callable[[str, int, str, ReplyOptions], WholeVoice]
-
-
-CHAT = Dialect("openai", "chat", "chatcmpl-", chat_stream, chat_body)
-COMPLETIONS = Dialect("openai", "completions", "cmpl-", completion_stream, completion_body)
 
 
 class GenerationSettings(msgspec.Struct, frozen=True):
@@ -90,6 +74,7 @@ class Generation:
         self._parser = Parser()
         self._lifelines = lifelines
         self._entry = Entry(mind, lifelines, identity)
+        self._choices = Choices(mind)
 
     def chat(self, call: Call) -> None:
         """POST /v1/chat/completions."""
@@ -135,29 +120,39 @@ class Generation:
             self._entry.refuse(call, dialect.name, error.failure)
             return
         if not self._entry.answered(call, asked.held, dialect.name, outcome.ignored):
-            self._mind.arrive(self._turn(call, asked))
+            self._arrive(call, asked)
 
     def _asked(self, call: Call, dialect: Dialect, sent: Parsed) -> _Asked:
         twins, fields = sent.twins, call.exchange.fields
         streamed = sent.options.stream
         held = self._lifelines.asked(call, sent.fingerprint, twins.reattach_s, streamed=streamed)
+        if sent.options.choices > 1:
+            check_alone(held)
         terms = terms_of(call, twins, sent.request.max_tokens, sent.prompt)
         session = self._identity.presented(terms, fields, twins)
         terms = self._identity.bound(terms, session, fields, twins)
         return _Asked(dialect, sent, terms, held, talk_of(terms, session))
 
-    def _turn(self, call: Call, asked: _Asked) -> Turn:
-        sent, dialect, terms = asked.sent, asked.dialect, asked.terms
-        reply_id = dialect.id_prefix + terms.request_id
-        named = (reply_id, int(time.time()), str(sent.request.model), sent.options)
+    def _arrive(self, call: Call, asked: _Asked) -> None:
+        sent, terms = asked.sent, asked.terms
+        reply_id = asked.dialect.id_prefix + terms.request_id
+        first = Choice(reply_id, int(time.time()), str(sent.request.model), sent.options)
+        if sent.options.choices == 1:
+            self._mind.arrive(self._turn(call, asked, first))
+            return
+        relay = self._settings.relay
+        self._choices.begin(call.exchange, asked.dialect, (sent.request, terms), first, relay)
+
+    def _turn(self, call: Call, asked: _Asked, choice: Choice) -> Turn:
+        dialect, streamed = asked.dialect, choice.options.stream
         order = Order(
             dialect.name,
-            sent.request,
-            terms,
+            asked.sent.request,
+            asked.terms,
             asked.held,
             self._settings.relay,
-            stream=lambda: dialect.stream_voice(*named),
-            whole=None if sent.options.stream else dialect.whole_voice(*named),
+            stream=lambda: dialect.stream_voice(choice),
+            whole=None if streamed else dialect.whole_voice(choice),
         )
         turn = self._entry.turn(call, order)
         if asked.talk is not None:

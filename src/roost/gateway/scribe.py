@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from roost.core.events import Finished, Started, StreamEvent
 from roost.errors import Failure, RoostError
 from roost.fleet.homecoming import found, lost_tokens
@@ -195,7 +197,7 @@ class StreamScribe:
         if started is None or started is self._told:
             return b""
         self._told = started
-        return self._voice.event(started)
+        return self._voice.event(_of(started, turn))
 
 
 class WholeScribe:
@@ -224,7 +226,7 @@ class WholeScribe:
 
     def _send(self, turn: Turn, effect: Send) -> None:
         said = [event for event in effect.events if not isinstance(event, Mark)]
-        started: list[StreamEvent] = [] if turn.started is None else [turn.started]
+        started: list[StreamEvent] = [] if turn.started is None else [_of(turn.started, turn)]
         self._voice.roost_extra(facts(turn))
         try:
             body = b"".join(map(self._voice.event, started + said))
@@ -232,3 +234,9 @@ class WholeScribe:
             self._exchange.fail(error.failure)
         else:
             self._exchange.reply(200, JSON_BODY + fact_headers(turn), body)
+
+
+def _of(started: Started, turn: Turn) -> Started:
+    """Add whose weights they are, which the coordinator knows."""
+    digest = turn.dispatch.digest if turn.dispatch is not None else ""
+    return msgspec.structs.replace(started, digest=digest)

@@ -30,7 +30,7 @@ CLOSINGS_MAX = 64
 SLICE_CHARS = 16 * 1024
 """Some clients do not read longer lines than a few times this."""
 
-_State: TypeAlias = Literal["start", "thinking", "content", "call", "over"]
+Section: TypeAlias = Literal["start", "thinking", "content", "call", "over"]
 _QUOTES = "`'\""
 _decode = msgspec.json.Decoder().decode
 
@@ -57,7 +57,7 @@ class AnswerReader:
     def __init__(self, reading: Reading = PLAIN, call_prefix: str = "call_") -> None:
         self._reading = reading
         self._call_prefix = call_prefix
-        self._state: _State = "start" if reading.think else "content"
+        self._state: Section = "start" if reading.think else "content"
         self._held = ""
         # White space is dropped at the beginning of thoughts and after the end of what is no text.
         self._trims = False
@@ -71,6 +71,16 @@ class AnswerReader:
         self._plain = reading.think is None and reading.call is None
         if reading.begun:
             self.push(reading.begun)
+
+    @property
+    def section(self) -> Section:
+        """What the text so far ends in."""
+        return self._state
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the last of the text is white space that belongs to nothing."""
+        return self._trims and not self._held.strip()
 
     @property
     def thinks(self) -> bool:
