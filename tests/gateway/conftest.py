@@ -21,6 +21,7 @@ from roost.gateway.generation import GenerationSettings
 from roost.gateway.node_link import GatewayLinkSettings
 from roost.store.journal import Journal
 from roost.wire.memory import memory_pair
+from roost.wire.messages import VERSION
 from tests.conftest import until
 from tests.gateway.puppet import MODEL, Puppet, status
 
@@ -50,11 +51,15 @@ class Stage:
         return self.gateway.front.port
 
     def add_node(
-        self, name: str = "n1", slots: int = 2, models: tuple[ModelId, ...] = (MODEL,)
+        self,
+        name: str = "n1",
+        slots: int = 2,
+        models: tuple[ModelId, ...] = (MODEL,),
+        version: int = VERSION,
     ) -> Puppet:
-        """Let a puppet join."""
+        """Let a puppet join that speaks this version of the link."""
         node_side, gateway_side = memory_pair()
-        puppet = Puppet(name, node_side, status(slots, models))
+        puppet = Puppet(name, node_side, status(slots, models), version)
         self.gateway.join(gateway_side)
         self._group.create_task(puppet.run())
         return puppet

@@ -15,6 +15,7 @@ from roost.wire.memory import NodeConnection
 from roost.wire.messages import (
     VERSION,
     Cancel,
+    CancelPull,
     Events,
     FromGateway,
     FromNode,
@@ -54,9 +55,11 @@ def status(slots: int = 2, models: tuple[ModelId, ...] = (MODEL,)) -> NodeStatus
 class Puppet:
     """Joins a gateway, reports, records what is opened and says what it is told to say."""
 
-    def __init__(self, name: str, connection: NodeConnection, report: NodeStatus) -> None:
+    def __init__(
+        self, name: str, connection: NodeConnection, report: NodeStatus, version: int = VERSION
+    ) -> None:
         loop = asyncio.get_running_loop()
-        hello = Hello(VERSION, NodeId(name), name, "i1", "test")
+        hello = Hello(version, NodeId(name), name, "i1", "test")
         end = NodeEnd(hello, LinkSettings(), loop.time())
         self._pump: Pump[FromNode, FromGateway] = Pump(
             end, connection, self._deliver, PumpSettings(), loop.time
@@ -70,6 +73,7 @@ class Puppet:
         self.wanted: list[ModelId] = []
         self.vacant: list[bool] = []
         self.pulls: list[Pull] = []
+        self.unpulled: list[str] = []
         self.orders: list[Order] = []
         self.on_open: Callable[[Open], None] | None = None
         self._pump.start_with(end.start())
@@ -133,6 +137,8 @@ class Puppet:
                 self.wanted.append(message.model)
             case Pull():
                 self.pulls.append(message)
+            case CancelPull():
+                self.unpulled.append(message.job)
             case Order():
                 self.orders.append(message)
             case Vacate():

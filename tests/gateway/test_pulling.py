@@ -93,3 +93,32 @@ async def test_only_operators_may(stage: Stage) -> None:
     for name in ("n1", "none"):
         assert (await post(stage, name, {"source": SOURCE}, "ann")).status == 403
     assert node.pulls == []
+
+
+async def delete(stage: Stage, path: str, who: str = "root") -> Reply:
+    """Have a node give a pull up."""
+    at = f"/roost/v1/nodes/{path}"
+    return await ask(stage.port, "DELETE", at, authorization=f"Bearer {who}")
+
+
+async def test_a_pull_is_given_up(stage: Stage) -> None:
+    """The node is told; what is over, unknown or somebody else's is refused."""
+    views = PullView("j", SOURCE, "downloading", 5, 10), PullView("k", SOURCE, "done")
+    node = await joined(stage, "n1", able(*views))
+    assert (await delete(stage, "n1/pull/j", "ann")).status == 403
+    for path in ("n1/pull/k", "n1/pull/none", "none/pull/j", "n1", "n1/drain"):
+        assert (await delete(stage, path)).status == 404, path
+    reply = await delete(stage, "n1/pull/j")
+    assert reply.status == 202
+    await until(lambda: node.unpulled == ["j"], what="the node is told")
+
+
+async def test_a_node_of_the_version_before_is_not_told_what_it_does_not_know(stage: Stage) -> None:
+    """The operator is told instead, and the node goes on."""
+    node = stage.add_node("n1", version=1)
+    node.report_with(able(PullView("j", SOURCE, "downloading", 5, 10)))
+    fleet = stage.gateway.mind.coordinator.fleet
+    await until(lambda: any(one.pulls for one in fleet()), what="it reports")
+    reply = await delete(stage, "n1/pull/j")
+    assert (reply.status, b"upgrade it" in reply.body) == (400, True)
+    assert node.unpulled == []

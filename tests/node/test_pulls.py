@@ -10,7 +10,7 @@ from functools import partial
 
 from roost.core.snapshots import PullView
 from roost.errors import fail
-from roost.node.pulls import FULL, VIEWS_MAX, WAITING_MAX, Puller
+from roost.node.pulls import CANCELLED, FULL, VIEWS_MAX, WAITING_MAX, Puller
 from roost.observe import logs
 from roost.store.pull import Watch
 from roost.wire.messages import Pull
@@ -147,3 +147,56 @@ async def test_a_fetch_that_says_nothing_does_not_keep_the_node() -> None:
     go.set()
     await until(ended.is_set, what="the thread has ended")
     assert told.of("j")[-1] == "downloading"
+
+
+async def test_a_pull_that_nobody_wants_any_more_ends_at_once() -> None:
+    """Also the one that runs and says nothing; the next begins, and late words change nothing."""
+    go, ended = threading.Event(), threading.Event()
+
+    def fetch(pull: Pull, watch: Watch) -> str:
+        if pull.job == "next":
+            return "m"
+        watch("downloading", 5, 10)
+        assert go.wait(10)
+        try:
+            watch("downloading", 6, 10)
+        finally:
+            ended.set()
+        raise AssertionError("nobody wants this any more")
+
+    async with working(fetch) as (puller, told):
+        puller.ask(Pull("j", "hf:o/r"))
+        puller.ask(Pull("next", "hf:o/r"))
+        await until(lambda: "downloading" in told.of("j"), what="it runs")
+        puller.cancel("j")
+        puller.cancel("j")
+        await until(lambda: last(puller, "next").stage == "done", what="the next one is done")
+        cancelled = PullView("j", "hf:o/r", "failed", 5, 10, failure=CANCELLED.message)
+        assert last(puller, "j") == cancelled
+        go.set()
+        await until(ended.is_set, what="the thread has ended")
+        puller.cancel("next")
+        puller.cancel("unknown")
+        assert last(puller, "next").stage == "done"
+        assert last(puller, "j") == cancelled
+
+
+async def test_a_pull_that_waits_is_given_up_where_it_stands() -> None:
+    """It never begins."""
+    go = threading.Event()
+    fetched: list[str] = []
+
+    def fetch(pull: Pull, _watch: Watch) -> str:
+        fetched.append(pull.job)
+        assert go.wait(10)
+        return "m"
+
+    async with working(fetch) as (puller, _told):
+        for job in ("a", "b", "c"):
+            puller.ask(Pull(job, "hf:o/r"))
+        await until(lambda: fetched == ["a"], what="the first one runs")
+        puller.cancel("b")
+        assert last(puller, "b").failure == CANCELLED.message
+        go.set()
+        await until(lambda: last(puller, "c").is_over, what="the last one is over")
+        assert fetched == ["a", "c"]

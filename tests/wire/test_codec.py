@@ -19,6 +19,7 @@ from roost.errors import Failure, RoostError
 from roost.wire.codec import decode_from_gateway, decode_from_node, encode
 from roost.wire.messages import (
     Cancel,
+    CancelPull,
     Credit,
     Events,
     FromGateway,
@@ -73,6 +74,7 @@ FROM_GATEWAY: list[FromGateway] = [
     Want(ModelId("m")),
     Vacate(vacant=True),
     Pull("j", "hf:org/repo", "q8_0", accepted=True),
+    CancelPull("j"),
     Order("j", ModelId("m"), "unload", force=True, wait_s=1.5),
     Goodbye(BUSY, again=False),
     Ping(2),

@@ -33,7 +33,7 @@ from roost.wire.messages import (
 from tests.wire.old_version import Frame, NotUnderstoodError, as_heard, recorded
 from tests.wire.test_codec import FROM_GATEWAY, FROM_NODE
 
-SINCE_V1 = {"order"}
+SINCE_V1 = {"order", "cancel_pull"}
 """Kinds of messages that version 1 does not know; they are said to nobody who has not asked."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ file, or a folder of them). Of several files the best quantisation is taken; a m
 into parts is one model: name any part. A pull that was interrupted goes on where it stopped; a
 model that is installed is not fetched again. With --node the nodes
 of a running gateway fetch it, each for itself; once any key exists that needs an admin key, in
-ROOST_API_KEY or --api-key.
+ROOST_API_KEY or --api-key. Ctrl-C there leaves the nodes to it, and --cancel ends it.
 """
 ACCEPT_HELP = "agree to the licence of a model whose source asks for that"
 
@@ -42,6 +43,9 @@ def main(arguments: list[str]) -> int:
         metavar="ID",
         help="have this node of a gateway fetch it, or `all`",
     )
+    parser.add_argument(
+        "--cancel", action="store_true", help="have the nodes of --node give this pull up"
+    )
     parser.add_argument("--all", action="store_true", help="every model of a folder or repository")
     parser.add_argument(
         "--link", action="store_true", help="leave the files of file:PATH where they are"
@@ -52,11 +56,15 @@ def main(arguments: list[str]) -> int:
     if parsed.all and parsed.file:
         parser.error("--all takes every file, --file takes one")
     settings = options.load(parsed).settings
+    if parsed.cancel and not parsed.node:
+        parser.error("--cancel needs --node; a pull of this machine's own ends with Ctrl-C")
     if parsed.node:
         if parsed.all or parsed.link or parsed.json:
             parser.error("--node takes none of --all, --link and --json")
-        from roost.cli.pull_remote import Wanted, pull_onto
+        from roost.cli.pull_remote import Wanted, cancel_onto, pull_onto
 
+        if parsed.cancel:
+            return cancel_onto(settings, parsed.node, parsed.source)
         wanted = Wanted(parsed.source, parsed.file, parsed.accept_licence)
         return pull_onto(settings, parsed.node, wanted)
     from roost.store.pull import Request
@@ -84,6 +92,10 @@ def pull(settings: Settings, request: Request) -> Pulled:
     try:
         store = ModelStore(options.open_home(settings))
         return pulling.pull(store, request, pull_settings(settings), watch=bar)
+    except KeyboardInterrupt:
+        bar.close()
+        print("\nroost pull: what has arrived is kept; the same command goes on", file=sys.stderr)
+        raise
     finally:
         bar.close()
 

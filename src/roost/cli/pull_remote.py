@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -50,10 +51,43 @@ class Wanted(msgspec.Struct, frozen=True):
 def pull_onto(settings: Settings, node: str, wanted: Wanted) -> int:
     """Ask one node, or all that can; wait for them, and return 1 where one of them failed.
 
-    Leaving does not stop them: what they fetch is theirs to finish.
+    Leaving does not stop them: what they fetch is theirs to finish, or `cancel_onto`'s to end.
     """
     jobs = [_asked(settings, name, wanted) for name in _nodes(settings, node)]
-    return 0 if _Follower(settings, [job for job in jobs if job]).follow() and all(jobs) else 1
+    try:
+        done = _Follower(settings, [job for job in jobs if job]).follow()
+    except KeyboardInterrupt:
+        ends = f"roost pull {shlex.quote(wanted.source)} --node {shlex.quote(node)} --cancel"
+        print(f"the nodes go on; what ends them: {ends}", file=sys.stderr)
+        raise
+    return 0 if done and all(jobs) else 1
+
+
+def cancel_onto(settings: Settings, node: str, source: str) -> int:
+    """Have one node, or all, give up pulls of this source; 1 where there is none, or one stays."""
+    running = [
+        _Job(one.id, pull.job)
+        for one in _fleet(settings).nodes
+        for pull in one.pulls or ()
+        if node in (ALL, one.id) and pull.source == source and not pull.is_over
+    ]
+    if not running:
+        print(f"no node there is pulling {in_one_line(source)}", file=sys.stderr)
+        return 1
+    ended = [_cancelled(settings, job) for job in running]
+    return 0 if all(ended) else 1
+
+
+def _cancelled(settings: Settings, job: _Job) -> bool:
+    path = f"/roost/v1/nodes/{quote(job.node, safe='')}/pull/{quote(job.job, safe='')}"
+    node = in_one_line(job.node)
+    try:
+        ask(settings, path, "DELETE")
+    except RoostError as error:
+        print(f"{node}: {error.failure.message}", file=sys.stderr)
+        return False
+    print(f"{node}: it ends, and keeps what has arrived")
+    return True
 
 
 def _nodes(settings: Settings, wanted: str) -> list[str]:

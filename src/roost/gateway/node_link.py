@@ -18,6 +18,7 @@ from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
 from roost.wire.messages import (
     Cancel,
+    CancelPull,
     Credit,
     Events,
     FromNode,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from roost.wire.memory import GatewayConnection
 
 
+CANCEL_PULL_SINCE = 2
+"""The version of the link from which on nodes know that message."""
 SUPPLANTED = Failure(
     "node_lost",
     "Another node with this node's identity has joined. If one ROOST_HOME is a copy of the other, "
@@ -115,6 +118,7 @@ class NodeLink:
         limits = PumpSettings(
             tick_max_s=settings.link.ping_s / 2, message_max_bytes=settings.message_max_bytes
         )
+        self._end = end
         self._pump = Pump(end, connection, self._deliver, limits, loop.time, self._note_heard)
         self._credit = settings.credit
         self._life = settings.life
@@ -180,6 +184,13 @@ class NodeLink:
     def order(self, message: Order) -> None:
         """Have the node load, unload, pin or unpin a model."""
         self._pump.post(message)
+
+    def cancel_pull(self, job: str) -> bool:
+        """Have the node give a pull up; False where its roost is too old to understand that."""
+        understood = self._end.version >= CANCEL_PULL_SINCE
+        if understood:
+            self._pump.post(CancelPull(job))
+        return understood
 
     def vacate(self, *, vacant: bool) -> None:
         """Say whether anybody comes back through this gateway to what the node holds."""

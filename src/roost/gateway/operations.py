@@ -14,7 +14,7 @@ from roost.core.ids import NodeId, RequestId
 from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.ordering import ORDERS, Ordering
-from roost.gateway.pulling import pull_onto
+from roost.gateway.pulling import cancel_pull, pull_onto
 from roost.gateway.reattach import STREAM
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Operations:
         routes.add("GET", "/roost/v1/requests/{rest}", self.receipt)
         routes.add("DELETE", "/roost/v1/requests/{rest}", self.cancel)
         routes.add("POST", "/roost/v1/nodes/{rest}", self.node)
+        routes.add("DELETE", "/roost/v1/nodes/{rest}", self.end_pull)
 
     def queue(self, call: Call) -> None:
         """GET /roost/v1/queue: who waits, in what order and for how long; a tenant sees its own."""
@@ -94,6 +95,16 @@ class Operations:
                 self._ordering.order(call, name, verb)
                 return
         change_node(call, self._view, self._park)
+
+    def end_pull(self, call: Call) -> None:
+        """DELETE /roost/v1/nodes/{id}/pull/{job}: have a node give up what it fetches."""
+        name, found, job = call.rest.rpartition(f"/{PULL}/")
+        if call.role != ADMIN:
+            call.exchange.fail(NOT_ADMIN)
+        elif not found:
+            call.exchange.fail(NO_NODE)
+        else:
+            cancel_pull(self._mind, call, name, job)
 
     def _view(self, name: str) -> NodeView | None:
         return next((n for n in self._mind.coordinator.fleet() if n.id == name), None)

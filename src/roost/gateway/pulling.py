@@ -25,6 +25,8 @@ NO_PULLS = Failure(
     "unsupported",
     "This node takes no pulls: its `models.pulls` is refuse, or its roost is an older one.",
 )
+NO_SUCH_PULL = Failure("not_found", "The node has no such pull, or it is over.")
+TOO_OLD = Failure("unsupported", "This node's roost cannot give up a pull: upgrade it.")
 NOT_HERE = Failure("not_found", "The node is known, and has no link to this gateway now.")
 
 
@@ -57,6 +59,20 @@ def pull_onto(mind: Mind, call: Call, name: str) -> None:
     link.pull(Pull(job, asked.source, asked.file, asked.accept_licence))
     body = msgspec.json.encode({"node": name, "job": job})
     call.exchange.reply(202, JSON_BODY, body)
+
+
+def cancel_pull(mind: Mind, call: Call, name: str, job: str) -> None:
+    """Answer DELETE /roost/v1/nodes/{id}/pull/{job}: 202; its end is in the node's reports."""
+    link = mind.links.get(NodeId(name))
+    node = next((one for one in mind.coordinator.fleet() if one.id == name), None)
+    if link is None or node is None:
+        call.exchange.fail(NOT_HERE)
+    elif not any(one.job == job and not one.is_over for one in node.pulls or ()):
+        call.exchange.fail(NO_SUCH_PULL)
+    elif not link.cancel_pull(job):
+        call.exchange.fail(TOO_OLD)
+    else:
+        call.exchange.reply(202, JSON_BODY, msgspec.json.encode({"node": name, "job": job}))
 
 
 def _read(body: bytes) -> _Asked:

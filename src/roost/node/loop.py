@@ -39,6 +39,7 @@ from roost.wire.link_tables import Close
 from roost.wire.memory import NodeConnection
 from roost.wire.messages import (
     Cancel,
+    CancelPull,
     Credit,
     FromGateway,
     Goodbye,
@@ -216,14 +217,23 @@ class NodeLoop:
                 await self._hands.tell(partial(self._agent.on_message, link, message))
             case Want():
                 await self._hands.tell(partial(self._agent.on_preload, message.model))
-            case Pull() if self._puller is not None:
-                self._puller.ask(message)
+            case Pull() | CancelPull():
+                self._on_pull(message)
             case Order():
                 await self._hands.tell(partial(self._agent.on_order, message))
             case Vacate():
                 await self._hands.tell(partial(self._agent.on_vacate, link, message.vacant))
             case _:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
+
+    def _on_pull(self, message: Pull | CancelPull) -> None:
+        """Take what operators want, or want no more; a node that takes no pulls has said so."""
+        if self._puller is None:
+            return
+        if isinstance(message, Pull):
+            self._puller.ask(message)
+        else:
+            self._puller.cancel(message.job)
 
     async def _tell_pulls(self, views: tuple[PullView, ...]) -> None:
         await self._hands.tell(partial(self._agent.on_pulls, views))

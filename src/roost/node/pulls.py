@@ -37,8 +37,14 @@ Tell: TypeAlias = Callable[[tuple[PullView, ...]], Awaitable[None]]
 """Hears of what has changed, all pulls at once; what changes meanwhile is in its next call."""
 
 
+CANCELLED = Failure(
+    "cancelled",
+    "An operator ended it. What has arrived is kept: the same pull goes on from there.",
+)
+
+
 class _EndedError(Exception):
-    """The node ends: the thread's next sign of life is its last."""
+    """Nobody wants this any more: the thread's next sign of life is its last."""
 
 
 class Puller:
@@ -50,7 +56,8 @@ class Puller:
         self._changed = asyncio.Event()
         self._views: dict[str, PullView] = {}
         self._queue: asyncio.Queue[Pull] = asyncio.Queue(WAITING_MAX)
-        self._ended = threading.Event()
+        self._unwanted: dict[str, threading.Event] = {}
+        self._running: tuple[str, Callable[[str | Failure], None]] | None = None
 
     def views(self) -> tuple[PullView, ...]:
         """Every pull that is told of, in the order in which they were asked for."""
@@ -65,7 +72,21 @@ class Puller:
             self._queue.put_nowait(pull)
         except asyncio.QueueFull:
             view = msgspec.structs.replace(view, stage="failed", failure=FULL)
+        else:
+            self._unwanted[pull.job] = threading.Event()
         self._note(view)
+
+    def cancel(self, job: str) -> None:
+        """Give this one up at once, wherever it is; one that is over, or unknown, is no matter."""
+        unwanted = self._unwanted.get(job)
+        if unwanted is None or unwanted.is_set():
+            return
+        unwanted.set()
+        if self._running is not None and self._running[0] == job:
+            _, settle = self._running
+            settle(CANCELLED)
+        else:
+            self._settle(self._views[job], CANCELLED)
 
     async def run(self, tell: Tell) -> None:
         """Work until cancelled."""
@@ -74,9 +95,13 @@ class Puller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._telling(tell))
                 while True:
-                    await self._one(await self._queue.get())
+                    pull = await self._queue.get()
+                    if not self._unwanted[pull.job].is_set():
+                        await self._one(pull)
+                    del self._unwanted[pull.job]
         finally:
-            self._ended.set()
+            for unwanted in self._unwanted.values():
+                unwanted.set()
 
     async def _telling(self, tell: Tell) -> None:
         while True:
@@ -98,9 +123,11 @@ class Puller:
             if not outcome.done():
                 outcome.set_result(result)
 
+        watch = self._watch(pull, self._unwanted[pull.job], report)
+
         def work() -> None:
             try:
-                report(settle, self._fetch(pull, self._watch(pull, report)))
+                report(settle, self._fetch(pull, watch))
             except RoostError as error:
                 report(settle, error.failure)
             except _EndedError:
@@ -109,31 +136,39 @@ class Puller:
                 self._log.error("pull_defect", error=type(error).__name__)
                 report(settle, Failure("internal", DEFECT))
 
+        self._running = pull.job, settle
         threading.Thread(target=work, name="roost-pull", daemon=True).start()
-        self._settle(pull, await outcome)
+        result = await outcome
+        self._running = None
+        self._settle(self._views[pull.job], result)
 
-    def _watch(self, pull: Pull, report: Callable[..., None]) -> Watch:
+    def _watch(self, pull: Pull, unwanted: threading.Event, report: Callable[..., None]) -> Watch:
         """Pass on what a fetch says of itself, in its thread, as often as anybody can use."""
         told_at, told = 0.0, ""
 
         def watch(stage: Stage, done: int, total: int | None) -> None:
             nonlocal told_at, told
-            if self._ended.is_set():
+            if unwanted.is_set():
                 raise _EndedError
             now = time.monotonic()
             if stage != told or now - told_at >= TOLD_EVERY_S:
                 told_at, told = now, stage
-                report(self._note, PullView(pull.job, pull.source, stage, done, total))
+                report(self._progress, PullView(pull.job, pull.source, stage, done, total))
 
         return watch
 
-    def _settle(self, pull: Pull, result: str | Failure) -> None:
-        view = self._views[pull.job]
+    def _progress(self, view: PullView) -> None:
+        """Note how far a pull is, unless it is over: what a thread says may come late."""
+        known = self._views.get(view.job)
+        if known is not None and not known.is_over:
+            self._note(view)
+
+    def _settle(self, view: PullView, result: str | Failure) -> None:
         if isinstance(result, Failure):
-            self._log.warning("pull_failed", source=pull.source, reason=result.reason)
+            self._log.warning("pull_failed", source=view.source, reason=result.reason)
             ended = msgspec.structs.replace(view, stage="failed", failure=result.message)
         else:
-            self._log.info("pull_done", source=pull.source, model=result)
+            self._log.info("pull_done", source=view.source, model=result)
             ended = msgspec.structs.replace(view, stage="done", model=result)
         self._note(ended)
 

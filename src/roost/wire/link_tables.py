@@ -9,6 +9,7 @@ import msgspec
 from roost.errors import Failure
 from roost.wire.messages import (
     Cancel,
+    CancelPull,
     Credit,
     Events,
     FromGateway,
@@ -41,6 +42,7 @@ NODE_HEARS: _Table = {
     ("up", Want): "up",
     ("up", Vacate): "up",
     ("up", Pull): "up",
+    ("up", CancelPull): "up",
     ("up", Order): "up",
     ("up", Ping): "up",
     ("up", Pong): "up",
@@ -76,6 +78,7 @@ GATEWAY_SAYS: _Table = {
     ("up", Want): "up",
     ("up", Vacate): "up",
     ("up", Pull): "up",
+    ("up", CancelPull): "up",
     ("up", Order): "up",
     ("up", Goodbye): "closed",
 }

@@ -7,7 +7,7 @@ A node dials in. The order on a fresh link:
     node      Status                   (again whenever it changes, at least once per `status_s`)
     both      Ping, answered by Pong   (each side on its own)
     gateway   Want                     (whenever a model should be loaded before it is asked for)
-    gateway   Pull                     (whenever an operator wants a model fetched)
+    gateway   Pull, CancelPull         (whenever an operator wants a model fetched, or no more)
     gateway   Order                    (whenever an operator wants one loaded, unloaded or kept)
     gateway   Vacate                   (once nobody comes back to what the node holds, or again)
 
@@ -187,6 +187,15 @@ class Pull(msgspec.Struct, frozen=True, tag="pull"):
     accepted: bool = False
 
 
+class CancelPull(msgspec.Struct, frozen=True, tag="cancel_pull"):
+    """The operators do not want this pull any more; a job that is over, or unknown, is ignored.
+
+    Since version 2.
+    """
+
+    job: str
+
+
 class Order(msgspec.Struct, frozen=True, tag="order"):
     """An operator wants this done with a model; the node's reports say under `job` what came of it.
 
@@ -215,5 +224,16 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 
 FromNode: TypeAlias = Hello | Status | Phase | Events | Refused | Released | Goodbye | Ping | Pong
 FromGateway: TypeAlias = (
-    Welcome | Goodbye | Open | Credit | Cancel | Want | Vacate | Pull | Order | Ping | Pong
+    Welcome
+    | Goodbye
+    | Open
+    | Credit
+    | Cancel
+    | Want
+    | Vacate
+    | Pull
+    | CancelPull
+    | Order
+    | Ping
+    | Pong
 )
