@@ -19,6 +19,7 @@ from roost.core.request import GenerateRequest
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure, RoostError
 from roost.node.agent import Agent
+from roost.node.keeping import KeepSettings
 from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.perform import Launch
@@ -187,6 +188,7 @@ async def node_of(
     how: AgentSettings,
     clock: Callable[[], float] = time.monotonic,
     slots: int | None = None,
+    keep: KeepSettings | None = None,
 ) -> AsyncIterator[LawNode]:
     """Run a node of these models; afterwards it stops, and nothing is left of it.
 
@@ -195,7 +197,8 @@ async def node_of(
     each = slots or how.max_in_flight or 1
     agent = Agent(how, [ModelOffer(model, each, ctx=512) for model in models])
     hello = Hello(VERSION, NodeId("n"), "n", "i", "roost")
-    loop = NodeLoop(agent, launch, hello, LoopSettings(stop_grace_s=0.0), clock, logs.get())
+    limits = LoopSettings(stop_grace_s=0.0, keep=keep or KeepSettings())
+    loop = NodeLoop(agent, launch, hello, limits, clock, logs.get())
     made = LawNode(loop)
     async with asyncio.TaskGroup() as group:
         group.create_task(loop.run())

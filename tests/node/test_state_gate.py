@@ -10,6 +10,7 @@ import pytest
 
 from roost.backends.base import Runtime
 from roost.core.ids import ModelId, RuntimeId
+from roost.node.keeping import KeepSettings
 from roost.node.sessions import SessionSettings
 from tests.backends.subjects import MODEL, fake_server
 from tests.conftest import until
@@ -42,7 +43,8 @@ async def test_12_two_requests_run_while_a_state_operation_is_kept_out(tmp_path:
         return log.read_text().splitlines() if log.exists() else []
 
     how = msgspec.structs.replace(settings(3), sessions=KEPT)
-    async with node_of(launch, [MODEL], how, slots=2) as law:
+    keep = KeepSettings(str(tmp_path / "held"))
+    async with node_of(launch, [MODEL], how, slots=2, keep=keep) as law:
         prompts = [f"@gate {name} " * 8 for name in ("one", "two")]
         held = [law.gateway.ask(p, model=MODEL, tenant=p) for p in prompts]
         await until(lambda: said().count("held") == 2, within_s=20.0)
