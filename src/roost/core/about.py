@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from roost.core.choice import Accelerator
 from roost.core.ids import RuntimeId
 from roost.core.machine import Device, Memory, Processor
+
+Anomaly = Literal["slow_decode", "slow_prefill", "memory_growth"]
+"""What is odd about a runtime, measured by its own past."""
 
 
 class BackendAbout(msgspec.Struct, frozen=True):
@@ -38,6 +43,21 @@ class RuntimeAbout(msgspec.Struct, frozen=True):
     prefill_tokens_per_s: float | None = None
     decode_tokens_per_s: float | None = None
     states: bool | None = None
+
+
+class RuntimeVitals(msgspec.Struct, frozen=True):
+    """How a runtime does, as its node counts: rates of the last seconds, and what is odd.
+
+    `prefill_last_s` and `prefill_avg_s` are from a slot to the first text, `generated_tokens` and
+    `failures` since it was ready. A rate of 0 is measured: it did nothing.
+    """
+
+    prefill_last_s: float | None = None
+    prefill_avg_s: float | None = None
+    decode_tokens_per_s: float = 0.0
+    generated_tokens: int = 0
+    failures: int = 0
+    anomalies: tuple[Anomaly, ...] = ()
 
 
 class NodeAbout(msgspec.Struct, frozen=True):

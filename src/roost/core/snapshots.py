@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from roost.core.about import NodeAbout
+from roost.core.about import NodeAbout, RuntimeVitals
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.request import Scope
 from roost.errors import Failure
@@ -35,6 +35,7 @@ class RuntimeView(msgspec.Struct, frozen=True):
     use. `waiting` streams wait for it. `loading_s` is how long a load under way has taken so far.
     A `pinned` one stays until it is unloaded by hand, another goes in `unload_in_s` if nobody uses
     it; None while it is in use, or if it is to stay.
+    `vitals` are of one that is ready; None from a node that does not count them.
     """
 
     model: ModelId
@@ -53,6 +54,7 @@ class RuntimeView(msgspec.Struct, frozen=True):
     loading_s: float | None = None
     pinned: bool = False
     unload_in_s: float | None = None
+    vitals: RuntimeVitals | None = None
 
 
 class LoadView(msgspec.Struct, frozen=True):

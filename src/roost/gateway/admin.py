@@ -13,6 +13,7 @@ from roost.dialects.openai_models import model_body, models_body
 from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.node_gauges import NodeGauges
+from roost.gateway.worker_metrics import WorkerMetrics
 from roost.observe.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Admin:
         self.aliases = aliases
         self._counted: dict[Instrument, int] = {}
         self._nodes = NodeGauges(mind.metrics)
+        self._workers = WorkerMetrics(mind.metrics)
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
@@ -88,7 +90,9 @@ class Admin:
         metrics("roost_stream_held_messages").set(sum(held))
         fullest = max((turn.relay.fullness for turn in self._mind.turns.values()), default=0.0)
         metrics("roost_stream_fullest_ratio").set(fullest)
-        for node in coordinator.fleet():
+        fleet = coordinator.fleet()
+        self._workers.refresh(fleet)
+        for node in fleet:
             if node.state == "dead":
                 # Known, but not here: its series ended when it left.
                 metrics.forget("roost_in_flight", node.id)

@@ -200,6 +200,8 @@ class Mind:
         now = self.now_s
         for runtime in link.new_runtimes(message.status.runtimes):
             self.metrics("roost_runtime_load_seconds", runtime.model).observe(runtime.load_s or 0.0)
+        for (model, kind), begins in link.oddities.news(message.status.runtimes):
+            self.log.warning("runtime_odd", node=link.node, model=model, kind=kind, begins=begins)
         self._abilities.on_report(link.node, message.status)
         self._feed(self.coordinator.on_node_status(link.node, message.seq, message.status, now))
         if link.node in self._awaited:

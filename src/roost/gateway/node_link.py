@@ -13,6 +13,7 @@ import msgspec
 from roost.core.fence import Epoch, Fence, Life
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure, RoostError
+from roost.fleet.oddities import Oddities
 from roost.wire.codec import FRAME_MAX_BYTES
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
@@ -128,6 +129,7 @@ class NodeLink:
         self._last_stream = 0
         self._backends: dict[str, str] = {}
         self._ready: frozenset[RuntimeId | None] = frozenset()
+        self.oddities = Oddities()
         self._clock = loop.time
         self._heard_every_s = settings.link.ping_s / 4
         self._heard_s = loop.time()

@@ -279,6 +279,8 @@ class Agent:
     def on_about(self, about: NodeAbout, now: float) -> list[Effect]:
         """This node looked at itself; the next report carries it."""
         self._about = about
+        for one in about.runtimes:
+            self._workshop.floors.on_memory(one.runtime, one.rss_bytes, self._workshop.offers)
         return self._finish(now)
 
     def on_weighed(self, weights: Weights, now: float) -> list[Effect]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from roost.backends.base import SlotUse
-from roost.core.events import Delta, PrefillProgress, Started, StreamEvent
+from roost.core.events import Delta, Failed, PrefillProgress, Started, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
+from roost.errors import Fault
 from roost.node.effects import Effect, Run, StreamKey
 from roost.node.pace import Pace, PaceSettings
 from roost.node.seating import Seating
 from roost.node.stream import Stream
+from roost.node.vitals import Vitals
 
 
 class Floor:
@@ -29,6 +31,7 @@ class Floor:
         self.is_retiring = False
         # Whether what its idle slots hold is put aside before it goes.
         self.packs = False
+        self.vitals = Vitals(now)
         self._pace = Pace(pace)
         self._settings = pace
         self._moved_at = now
@@ -89,6 +92,7 @@ class Floor:
             self.seating.sharing.on_started(stream, event.cached_tokens)
             if not stream.is_again:
                 self._began_at[stream.key] = now
+        self._count(stream, event, now)
         self._learn(stream, event, now - self._moved_at)
         self._moved_at = now
         self._has_prefill = any(s.stage == "prefill" for s in self.streams.values())
@@ -122,7 +126,9 @@ class Floor:
             self._moved_at = now
             return
         self.seating.on_closed(stream)
-        if not is_stuck:
+        if is_stuck:
+            self.vitals.on_failure()
+        else:
             kept = stream.kept
             self.slots.free(use.slot, kept, stream.held if kept else 0)
 
@@ -156,6 +162,19 @@ class Floor:
 
     def _is_paused(self) -> bool:
         return any(s.is_working and s.outbox.paused for s in self.streams.values())
+
+    def _count(self, stream: Stream, event: StreamEvent, now: float) -> None:
+        """Keep count of what the runtime did, also for streams of which nobody hears any more."""
+        match event:
+            case Delta():
+                began_at = self._began_at.get(stream.key)
+                first = stream.is_working and stream.generated == event.tokens
+                if first and began_at is not None:
+                    self.vitals.on_prefill(stream.computed, now - began_at, now)
+                live = sum(one.stage == "decode" for one in self.streams.values())
+                self.vitals.on_tokens(event.tokens, live, now)
+            case Failed(failure=failure) if failure.kind.fault is not Fault.CALLER:
+                self.vitals.on_failure()
 
     def _learn(self, stream: Stream, event: StreamEvent, step_s: float) -> None:
         if self._is_paused():

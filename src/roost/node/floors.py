@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from roost.core.ids import RuntimeId, TenantId
+from roost.core.ids import ModelId, RuntimeId, TenantId
+from roost.core.snapshots import ModelOffer
 from roost.node.desk import Outgoing
 from roost.node.effects import Unload
 from roost.node.floor import Floor
@@ -98,6 +99,15 @@ class Floors:
         """Nobody asks for this tenant any more: its content in slots is nobody's."""
         for floor in self._floors.values():
             floor.slots.forget(tenant)
+
+    def on_memory(
+        self, runtime: RuntimeId, rss_bytes: int | None, offers: Mapping[ModelId, ModelOffer]
+    ) -> None:
+        """A runtime's process takes so much memory."""
+        floor = self._floors.get(runtime)
+        offer = offers.get(floor.model) if floor is not None else None
+        if floor is not None and offer is not None:
+            floor.vitals.on_memory(rss_bytes, offer.kv_token_bytes)
 
     def on_slept(self, slept_s: float, now: float) -> None:
         """The node did not run for so long: what its runtimes said meanwhile is still unread."""

@@ -30,6 +30,7 @@ def runtime_view(residence: Residence, workshop: Workshop, backend: str, now: fl
         waiting=residence.waiting,
         loading_s=None if residence.began_s is None else max(0.0, now - residence.began_s),
         pinned=workshop.stays.is_pinned(residence.model) and name is not None,
+        vitals=floor.vitals.view(now) if floor is not None else None,
         unload_in_s=workshop.stays.left_s(floor, now) if floor is not None else None,
     )
 

@@ -61,6 +61,38 @@ METRICS: tuple[Metric, ...] = (
         ("node",),
         "State of a node's link: 3 alive, 2 suspect, 1 stale, 0 dead.",
     ),
+    Metric(
+        "roost_worker_prefill_latency_ms",
+        "gauge",
+        ("node", "model"),
+        "From a slot to the first text, on average of the last 32.",
+    ),
+    Metric(
+        "roost_worker_decode_tokens_per_second",
+        "gauge",
+        ("node", "model"),
+        "Generated in the last 10 seconds, as its node counts.",
+    ),
+    Metric(
+        "roost_worker_generated_tokens",
+        "gauge",
+        ("node", "model"),
+        "Generated since its runtime was ready.",
+    ),
+    Metric(
+        "roost_worker_decode_failures",
+        "gauge",
+        ("node", "model"),
+        "Streams that its runtime failed since it was ready.",
+    ),
+    Metric("roost_worker_kv_cache_bytes", "gauge", ("node", "model"), "KV that its slots hold."),
+    Metric("roost_worker_rss_bytes", "gauge", ("node", "model"), "Memory of its process."),
+    Metric(
+        "roost_worker_anomaly",
+        "gauge",
+        ("node", "model", "kind"),
+        "1 while something is odd: slow_decode, slow_prefill, memory_growth.",
+    ),
     Metric("roost_stream_held_messages", "gauge", (), "Wait in all streams for their clients."),
     Metric(
         "roost_stream_fullest_ratio", "gauge", (), "Of its buffer, in the stream that holds most."
@@ -181,6 +213,7 @@ EVENTS: dict[str, str] = {
     "runtime_loading": "A runtime is being started.",
     "runtime_ready": "A runtime is ready.",
     "runtime_failed": "A runtime could not be started.",
+    "runtime_odd": "A runtime answers at another pace than it did, or grows; or does so no more.",
     "runtime_gone": "A runtime has ended.",
     "heartbeat_heard": "A coordinator of system 1 has taken this worker's heartbeat.",
     "heartbeat_unheard": "A coordinator refused this worker's heartbeat, or is not there.",

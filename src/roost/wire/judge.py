@@ -86,6 +86,10 @@ def _figures(status: NodeStatus) -> Iterator[float | None]:
     for runtime in status.runtimes:
         yield from (runtime.load_s, runtime.progress, runtime.resident_s, runtime.idle_s)
         yield from (runtime.evict_in_s, runtime.unload_in_s)
+        if runtime.vitals is not None:
+            yield from (runtime.vitals.prefill_last_s, runtime.vitals.prefill_avg_s)
+            yield from (runtime.vitals.decode_tokens_per_s, runtime.vitals.generated_tokens)
+            yield runtime.vitals.failures
     for load in status.loads or ():
         yield load.in_s
     if status.about is not None:
