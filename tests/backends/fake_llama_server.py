@@ -32,6 +32,10 @@ FLAGS = (
     *("-m, --model FNAME", "-c, --ctx-size N", "-np, --parallel N", "-b, --batch-size N"),
     *("-ub, --ubatch-size N", "-t, --threads N", "--host HOST", "--port PORT"),
     *("--api-key KEY", "--api-key-file FNAME", "--no-kv-unified", "--cache-ram N"),
+    *("-tb, --threads-batch N", "-ngl, --gpu-layers, --n-gpu-layers N", "-mg, --main-gpu INDEX"),
+    *("-ctk, --cache-type-k TYPE", "-ctv, --cache-type-v TYPE", "-fa, --flash-attn [on|off|auto]"),
+    *("-kvo, --kv-offload, -nkvo, --no-kv-offload", "--mmap, --no-mmap", "--mlock"),
+    *("-mm, --mmproj FILE", "--lora FNAME", "--lora-scaled FNAME:SCALE,...", "--numa TYPE"),
     *("--slots", "--no-webui", "--chat-template JINJA_TEMPLATE", "--slot-save-path PATH"),
 )
 HELP = "ip address to listen, or bind to an UNIX socket if the address ends with .sock"
@@ -359,12 +363,18 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(add_help=False)
     for name in ("--model", "--host", "--api-key", "--api-key-file", "--chat-template"):
         found.add_argument(name, default="")
-    for name in ("--slot-save-path",):
+    for name in ("--slot-save-path", "--cache-type-k", "--cache-type-v", "--flash-attn", "--numa"):
+        found.add_argument(name, default="")
+    for name in ("--mmproj", "--lora", "--lora-scaled", "--threads-batch", "--gpu-layers"):
+        found.add_argument(name, default="")
+    for name in ("--main-gpu",):
         found.add_argument(name, default="")
     for name in ("--ctx-size", "--parallel", "--batch-size", "--ubatch-size", "--threads"):
         found.add_argument(name, type=int, default=1)
     for name in ("--port", "--cache-ram"):
         found.add_argument(name, type=int, default=0)
+    for name in ("--no-kv-offload", "--mmap", "--no-mmap", "--mlock"):
+        found.add_argument(name, action="store_true")
     for name in ("--no-kv-unified", "--slots", "--no-webui", "--help"):
         found.add_argument(name, action="store_true")
     return found
@@ -383,6 +393,7 @@ async def main(args: argparse.Namespace, model: Json, key: str) -> int:
         listening = await asyncio.start_unix_server(server.serve, args.host)
     else:
         listening = await asyncio.start_server(server.serve, args.host, args.port)
+    say(f"arguments: {json.dumps(sys.argv[1:])}")
     await pause(model.get("load_s", 0))
     if "load_error" in model:
         say(f"E llama_model_load: error loading model: {model['load_error']}")

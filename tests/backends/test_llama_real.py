@@ -12,9 +12,11 @@ import pytest
 from roost.backends.base import SlotUse
 from roost.backends.llama_runtime import LlamaRuntime
 from roost.backends.llama_server import LlamaServer
+from roost.core.engine import Engine, ExtraFile
 from roost.core.events import Delta, Finished, Started
+from roost.core.kv import KvPlan, cost_of
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
-from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling
+from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling, TextPrompt
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import kill_server, settings_in
@@ -119,3 +121,47 @@ def _log(folder: Path) -> str:
 def _cut(whole: Path, part: Path) -> None:
     with whole.open("rb") as file:
         part.write_bytes(file.read(5_000_000))
+
+
+async def test_options_take_effect(smollm2: Manifest, tmp_path: Path) -> None:
+    """KV of half the size, and an answer with it; what no wheel can be told fails the load."""
+    engine = Engine(
+        threads_batch=1,
+        ubatch=32,
+        key_type="q8_0",
+        value_type="q8_0",
+        flash_attention="on",
+        gpu_layers=0,
+        mmap="off",
+    )
+    plain = key_of(smollm2)
+    key = msgspec.structs.replace(
+        plain, options=msgspec.structs.replace(plain.options, engine=engine)
+    )
+    runtime = await LlamaServer().start(key, smollm2, settings_in(tmp_path), lambda _part: None)
+    try:
+        request = GenerateRequest(smollm2.id, TextPrompt("The capital of France is"), 8)
+        prepared = await runtime.prepare(request)
+        async with runtime.open(prepared, SlotUse(0, reuse=True)) as events:
+            seen = [event async for event in events]
+        assert isinstance(seen[-1], Finished)
+        assert runtime.states is not None
+        assert smollm2.kv is not None
+        plan = KvPlan(512, 2, 64, engine.key_type, engine.value_type)
+        cost = cost_of(smollm2.kv, plan)
+        assert cost is not None
+        assert cost.per_token <= runtime.states.token_bytes < cost.per_token * 1.5
+    finally:
+        await runtime.stop(5.0)
+    for engine, why in (
+        (Engine(arguments=("--numa", "x")), "llama_args are for a program"),
+        (Engine(adapters=(ExtraFile(smollm2.path, ""),)), "load"),
+    ):
+        bad = msgspec.structs.replace(
+            plain, options=msgspec.structs.replace(plain.options, engine=engine)
+        )
+        with pytest.raises(RoostError, match=why) as caught:
+            await LlamaServer().start(bad, smollm2, settings_in(tmp_path), lambda _part: None)
+        assert caught.value.failure.reason == "load_failed"
+        assert str(tmp_path) not in caught.value.failure.message
+    assert children() == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.config.load import Loaded, Machine, examine, home_of, load
+from roost.config.load import Loaded, Machine, examine, home_of, load, read_option
 from roost.config.setting import Setting
 from roost.config.show import add_flags
 from roost.config.table import TABLE
@@ -251,6 +251,21 @@ def test_models_may_have_options_of_their_own() -> None:
     ] == ("smol.ctx=1", "b.batch=2")
 
 
+def test_options_of_models_may_be_words_and_lists() -> None:
+    """Whatever holds signs of its own is read as it was meant, from a file and from a flag."""
+    toml = '[models."a=b.c".options]\nadapters = ["x,y.gguf=0.5", "z"]\ncache_type_k = "q8_0"\n'
+    found = loaded(toml=toml).settings.model_options
+    assert [read_option(text) for text in found] == [
+        ("a=b.c", "adapters", ("x,y.gguf=0.5", "z")),
+        ("a=b.c", "cache_type_k", "q8_0"),
+    ]
+    flag = loaded({"ROOST_MODEL_OPTIONS": "m.projector=/a.b/c=d.gguf,m.gpu_layers=-1"}).settings
+    assert [read_option(text) for text in flag.model_options] == [
+        ("m", "projector", "/a.b/c=d.gguf"),
+        ("m", "gpu_layers", -1),
+    ]
+
+
 @pytest.mark.parametrize(
     ("toml", "path", "why"),
     [
@@ -261,9 +276,14 @@ def test_models_may_have_options_of_their_own() -> None:
         ("[models.smol.options]\nport = 1", "models.smol.options.port", "ctx, slots, batch"),
         ("[models.smol]\nctx = 1", "models.smol.ctx", "is no setting"),
         ("[models.smol]\noptions = 1", "models.smol.options", "is no setting"),
+        ("[models.smol.options]\nmlock = 'yes'", "models.smol.options.mlock", "one of off, on"),
+        ("[models.smol.options]\nadapters = 'x'", "models.smol.options.adapters", "a list of"),
+        ("model_options = ['a.adapters=[1]']", "models.a.options.adapters", "a list of texts"),
+        ("model_options = ['a.adapters=[']", "models.a.options.adapters", "a list of texts"),
+        ("model_options = ['a.cache_type_k=q3']", "models.a.options.cache_type_k", "one of f16"),
         ("model_options = [1]", "model_options", "a list of texts is needed"),
-        ('model_options = ["ctx=1"]', "model_options", "write MODEL.OPTION=NUMBER"),
-        ('model_options = ["a.ctx"]', "model_options", "write MODEL.OPTION=NUMBER"),
+        ('model_options = ["ctx=1"]', "model_options", "write MODEL.OPTION=VALUE"),
+        ('model_options = ["a.ctx"]', "model_options", "write MODEL.OPTION=VALUE"),
         ('model_options = ["a.ctx=x"]', "models.a.options.ctx", "is 'x': a whole number"),
         ('model_options = ["a.ctx=-1"]', "models.a.options.ctx", "is '-1': a whole number"),
     ],

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from roost.backends.base import Runtime, StartSettings
+from roost.core.engine import Engine, ExtraFile
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Capabilities, Manifest, ModelFile, RuntimeKey, RuntimeOptions
@@ -17,6 +18,7 @@ from roost.errors import Failure, RoostError, fail
 from roost.node.shelf import Shelf, ShelfSettings, digest_of, reading_of
 from roost.store.calibration import Calibration
 from roost.store.home import Home
+from roost.store.inspection import digest
 from tests.node.tiny import TinyRuntime
 
 ODD = ModelId("../org/model:1")
@@ -121,6 +123,55 @@ async def test_a_model_may_have_options_of_its_own() -> None:
     assert [(offer.slots, offer.ctx) for offer in shelf.offers()] == [(1, 64), (4, 2048)]
     await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
     assert backend.asked[0][0].options == own["m"]
+
+
+def _engines(backend: Recording, engine: Engine, kv: KvShape | None = None) -> Shelf:
+    """Give a shelf with one model that has these options of its own."""
+    own = {"m": RuntimeOptions(ctx=256, slots=1, engine=engine)}
+    start = StartSettings(workdir="", log_path="")
+    settings = ShelfSettings(RuntimeOptions(), "/run", "/logs", start, own_options=own)
+    manifest = msgspec.structs.replace(_manifest(), kv=kv)
+    return Shelf([manifest], Always(backend), settings)
+
+
+def test_options_of_an_engine_are_part_of_its_keys_and_costs() -> None:
+    """Another type of KV is another runtime, and another number of bytes."""
+    shape = KvShape((KvLayers(2, 64, 64),))
+    (plain,) = _engines(Recording("llama_server"), Engine(), shape).offers()
+    (small,) = _engines(Recording("llama_server"), Engine(key_type="q8_0"), shape).offers()
+    assert plain.key != small.key
+    assert plain.kv_token_bytes == 2 * (128 + 128)
+    assert small.kv_token_bytes == 2 * (68 + 128)
+
+
+async def test_options_without_effect_are_refused_by_name() -> None:
+    """What was said of this very model has to be for the backend that runs it."""
+    shelf = _engines(Recording(), Engine(mlock=True, gpu_layers=3))
+    with pytest.raises(RoostError, match="which tiny runs: gpu_layers, mlock") as caught:
+        await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    assert caught.value.failure.reason == "load_failed"
+    start = StartSettings(workdir="", log_path="")
+    common = RuntimeOptions(engine=Engine(mlock=True))
+    backend = Recording()
+    shelf = Shelf([_manifest()], Always(backend), ShelfSettings(common, "/run", "/logs", start))
+    await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    assert backend.asked[0][0].options.engine == Engine()
+
+
+async def test_files_beside_a_model_are_looked_at_before_each_load(tmp_path: Path) -> None:
+    """One that is not what it was when the node started is not loaded."""
+    file = tmp_path / "lora.gguf"
+    file.write_bytes(b"one")
+    adapter = ExtraFile(str(file), digest(file))
+    backend = Recording("llama_server")
+    shelf = _engines(backend, Engine(adapters=(adapter,)))
+    await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    file.write_bytes(b"two")
+    with pytest.raises(RoostError, match=r"lora\.gguf is not what it was"):
+        await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    file.unlink()
+    with pytest.raises(RoostError, match="start it again"):
+        await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
 
 
 async def test_models_come_and_go() -> None:

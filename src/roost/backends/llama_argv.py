@@ -7,17 +7,16 @@ interrupted; the server listens where only this user can reach it, and asks for 
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from roost.backends.llama_options import engine_arguments, flags_in
+from roost.core.engine import Engine
 from roost.errors import fail
 
 # llama.cpp rounds the context of a sequence up to a multiple of this.
 CTX_STEP = 256
 SSE_PING_S = 30
 HELP_SIGN = "UNIX socket"
-_FLAG = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*")
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -25,7 +24,7 @@ class Launch(msgspec.Struct, frozen=True):
 
     It listens on `socket`, a path, or where there are no Unix sockets on `port` of 127.0.0.1.
     `key` is what it asks for; `key_path` a file that holds it, for those who cannot be told safely.
-    `state_folder` is where it may write what slots hold, "" for nowhere.
+    `state_folder` is where it may write what slots hold, "" for nowhere. `engine` are its options.
     """
 
     model_path: str
@@ -38,16 +37,17 @@ class Launch(msgspec.Struct, frozen=True):
     socket: str = ""
     port: int = 0
     state_folder: str = ""
+    engine: Engine = Engine()
+
+    @property
+    def ubatch(self) -> int:
+        """Tokens that are computed at once: never more than a step has."""
+        return min(self.engine.ubatch or self.batch, self.batch)
 
     @property
     def total_ctx(self) -> int:
         """Tokens of all slots together, as llama.cpp counts."""
         return -(-self.ctx // CTX_STEP) * CTX_STEP * self.slots
-
-
-def flags_in(help_text: str) -> frozenset[str]:
-    """Find every flag that a `--help` text names."""
-    return frozenset(_FLAG.findall(help_text))
 
 
 def arguments(launch: Launch, help_text: str) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def arguments(launch: Launch, help_text: str) -> tuple[str, ...]:
         message = f"The llama-server binary is too old: it does not know {', '.join(missing)}."
         raise fail("load_failed", message)
     useful = (
-        ("--ubatch-size", str(launch.batch)),
+        ("--ubatch-size", str(launch.ubatch)),
         ("--threads", str(launch.threads) if launch.threads else ""),
         ("--no-kv-unified", None),
         ("--cache-ram", "0"),
@@ -84,7 +84,9 @@ def arguments(launch: Launch, help_text: str) -> tuple[str, ...]:
         ("--offline", None),
     )
     chosen = [(flag, value) for flag, value in useful if flag in known and value != ""]
-    return tuple(word for pair in (*wanted, *chosen) for word in pair if word is not None)
+    words = tuple(word for pair in (*wanted, *chosen) for word in pair if word is not None)
+    # What somebody has written comes last: of two equal flags the last one counts.
+    return (*words, *engine_arguments(launch.engine, help_text))
 
 
 def _address(launch: Launch) -> tuple[tuple[str, str], ...]:

@@ -14,8 +14,22 @@ from collections.abc import Callable
 import msgspec
 
 from roost.backends.llama_argv import SSE_PING_S, Launch
+from roost.core.engine import Engine, ExtraFile
 
 WARNINGS = 2
+FLASH = {
+    "auto": "LLAMA_FLASH_ATTN_TYPE_AUTO",
+    "on": "LLAMA_FLASH_ATTN_TYPE_ENABLED",
+    "off": "LLAMA_FLASH_ATTN_TYPE_DISABLED",
+}
+LOAD = {
+    ("auto", False): "LLAMA_LOAD_MODE_AUTO",
+    ("on", False): "LLAMA_LOAD_MODE_MMAP",
+    ("off", False): "LLAMA_LOAD_MODE_NONE",
+    ("auto", True): "LLAMA_LOAD_MODE_MMAP_MLOCK",
+    ("on", True): "LLAMA_LOAD_MODE_MMAP_MLOCK",
+    ("off", True): "LLAMA_LOAD_MODE_MLOCK",
+}
 
 
 def params_of(launch: Launch) -> object:
@@ -26,9 +40,15 @@ def params_of(launch: Launch) -> object:
     params.model.path = launch.model_path
     params.n_ctx = launch.total_ctx
     params.n_parallel = launch.slots
-    params.n_batch = params.n_ubatch = launch.batch
+    params.n_batch, params.n_ubatch = launch.batch, launch.ubatch
     if launch.threads:
         params.cpuparams.n_threads = launch.threads
+    for name, value in engine_values(launch.engine).items():
+        setattr(params, name, value)
+    if launch.engine.threads_batch:
+        params.cpuparams_batch.n_threads = launch.engine.threads_batch
+    if launch.engine.projector:
+        params.mmproj.path = launch.engine.projector.path
     params.hostnames = [launch.socket or "127.0.0.1"]
     params.port = launch.port
     params.api_keys = [launch.key]
@@ -46,6 +66,33 @@ def params_of(launch: Launch) -> object:
     params.sse_ping_interval = SSE_PING_S
     params.verbosity = WARNINGS
     return params
+
+
+def engine_values(engine: Engine) -> dict[str, object]:
+    """Name the parameters that say an engine's options, as far as they are no tables themselves."""
+    import xllamacpp
+
+    values: dict[str, object] = {
+        "cache_type_k": xllamacpp.ggml_type[f"GGML_TYPE_{engine.key_type.upper()}"],
+        "cache_type_v": xllamacpp.ggml_type[f"GGML_TYPE_{engine.value_type.upper()}"],
+        "flash_attn_type": xllamacpp.llama_flash_attn_type[FLASH[engine.flash_attention]],
+        "load_mode": xllamacpp.llama_load_mode[LOAD[engine.mmap, engine.mlock]],
+        "no_kv_offload": not engine.kv_offload,
+        "lora_adapters": [_adapter(one) for one in engine.adapters],
+    }
+    if engine.gpu_layers >= 0:
+        values["n_gpu_layers"] = engine.gpu_layers
+    if engine.main_gpu >= 0:
+        values["main_gpu"] = engine.main_gpu
+    return values
+
+
+def _adapter(file: ExtraFile) -> object:
+    import xllamacpp
+
+    adapter = xllamacpp.CommonAdapterLoraInfo()
+    adapter.path, adapter.scale = file.path, file.scale
+    return adapter
 
 
 def stock_of(launch: Launch) -> object:

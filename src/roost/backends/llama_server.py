@@ -89,6 +89,9 @@ class LlamaServer:
             if find_spec("xllamacpp") is None:
                 command = install_command("llama")
                 raise fail("load_failed", f"llama.cpp is not installed. Type: {command}")
+            if launch.engine.arguments:
+                message = "llama_args are for a program: name one with --llama-server."
+                raise fail("load_failed", message)
             wheel = (sys.executable, "-P", "-m", CHILD)
             return launch, _program(wheel, settings, msgspec.json.encode(launch))
         help_text = await _help_of(self._server_path)
@@ -128,6 +131,7 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str
         threads=options.threads,
         socket=str(folder / "llama.sock"),
         state_folder=state_folder,
+        engine=options.engine,
     )
 
 

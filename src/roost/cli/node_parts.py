@@ -15,13 +15,14 @@ import msgspec
 from roost import __version__
 from roost.backends.base import StartSettings
 from roost.backends.registry import NAMES, abouts, chosen, here, look, make
+from roost.cli.engine_parts import options_of, own_options
 from roost.cli.state_parts import kept_of, salted
-from roost.config.load import split_option
+from roost.config.load import read_option
 from roost.config.setting import DAY_S
 from roost.core.choice import AUTO
 from roost.core.footprint import HOST
 from roost.core.ids import ModelId
-from roost.core.model import Manifest, RuntimeOptions
+from roost.core.model import Manifest
 from roost.errors import fail
 from roost.node.about import Describer
 from roost.node.agent import Agent
@@ -64,6 +65,19 @@ NODE_SETTINGS = (
     "ctx",
     "batch",
     "threads",
+    "threads_batch",
+    "ubatch",
+    "cache_type_k",
+    "cache_type_v",
+    "flash_attn",
+    "gpu_layers",
+    "main_gpu",
+    "kv_offload",
+    "mmap",
+    "mlock",
+    "projector",
+    "adapters",
+    "llama_args",
     "model_options",
     "backend",
     "llama_server",
@@ -203,7 +217,7 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
         wait_s=settings.runtime_room_wait_s,
         evict=settings.runtime_evict == "idle",
     )
-    own_slots = any(split_option(text)[1] == "slots" for text in settings.model_options)
+    own_slots = any(read_option(text)[1] == "slots" for text in settings.model_options)
     # Where models differ in slots, as many as slots is another number for each of them.
     follows = own_slots and settings.max_in_flight == settings.slots
     most = None if follows else settings.max_in_flight
@@ -219,22 +233,6 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
             settings.memory_soft_share, settings.memory_hard_share, settings.memory_full_share
         ),
     )
-
-
-def own_options(settings: Settings) -> dict[str, RuntimeOptions]:
-    """Give the options of the models that have some of their own; the last word on each counts."""
-    found: dict[str, RuntimeOptions] = {}
-    for text in settings.model_options:
-        model, option, number = split_option(text)
-        if option == "slots" and not int(number):
-            number = str(settings.slots)
-        before = found.get(model, _options(settings))
-        found[model] = msgspec.structs.replace(before, **{option: int(number)})
-    return found
-
-
-def _options(settings: Settings) -> RuntimeOptions:
-    return RuntimeOptions(settings.ctx, settings.slots, settings.batch, settings.threads)
 
 
 def kept_alive(texts: tuple[str, ...]) -> dict[str, float]:
@@ -257,7 +255,7 @@ def kept_alive(texts: tuple[str, ...]) -> dict[str, float]:
 
 def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> ShelfSettings:
     return ShelfSettings(
-        options=_options(settings),
+        options=options_of(settings),
         own_options=own_options(settings),
         folder=places.work,
         state_folder=places.memory if settings.sessions_ram_bytes else "",

@@ -16,7 +16,14 @@ from roost.config.table import BY_NAME, TABLE
 FILE = "roost.toml"
 MODELS = "models."
 OPTIONS = "model_options"
-MODEL_OPTIONS = {name: BY_NAME[name] for name in ("ctx", "slots", "batch", "threads")}
+MODEL_OPTIONS = {
+    name: BY_NAME[name]
+    for name in (
+        *("ctx", "slots", "batch", "threads", "threads_batch", "ubatch", "cache_type_k"),
+        *("cache_type_v", "flash_attn", "gpu_layers", "main_gpu", "kv_offload", "mmap", "mlock"),
+        *("projector", "adapters", "llama_args"),
+    )
+}
 """What may differ from model to model; each is a setting for all models, too."""
 WITH_TABLES = ("keys",)
 """Lists of texts each of which may be a table in the file."""
@@ -153,8 +160,10 @@ def _flatten(
 
 def _in_one_text(value: object) -> object:
     """Write a table of a list, as `[[keys]]`, as the text that it may also be given as."""
-    if not isinstance(value, dict):
-        return value
+    return _as_json(value) if isinstance(value, dict) else value
+
+
+def _as_json(value: object) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False, default=str)
@@ -177,7 +186,7 @@ def _of_model(model: str, table: Mapping[str, object], faults: list[Fault]) -> I
                 origin = f"{where} in the settings file"
                 faults.append(Fault(where, _complaint(row, origin, wanted)))
             else:
-                yield f"{model}.{option}={wanted}"
+                yield f"{model}.{option}={_as_json(wanted) if isinstance(wanted, list) else wanted}"
 
 
 def _no_setting(name: str) -> str:
@@ -241,26 +250,52 @@ def _checked(row: Setting, origin: str, value: object, shown: object = None) -> 
 
 def _check_option(origin: str, text: str) -> None:
     """Refuse what is not `MODEL.option=number` with an option that models have."""
-    model, option, number = split_option(text)
+    model, option, said = _split(text)
     row = MODEL_OPTIONS.get(option)
     if not model or row is None:
         near = ", ".join(MODEL_OPTIONS)
-        message = f"{origin} has {text[:80]!r}: write MODEL.OPTION=NUMBER, with one of {near}"
+        message = f"{origin} has {text[:80]!r}: write MODEL.OPTION=VALUE, with one of {near}"
         raise _WrongError(OPTIONS, message)
-    try:
-        fits = _within(row, int(number))
-    except ValueError:
-        fits = False
-    if not fits:
+    value = _option_value(row, said)
+    if value is None or not _FITS[type(row.default)](row, value):
         where = f"{MODELS}{model}.options.{option}"
-        raise _WrongError(where, _complaint(row, f"{where} in {origin}", number))
+        raise _WrongError(where, _complaint(row, f"{where} in {origin}", said))
 
 
-def split_option(text: str) -> tuple[str, str, str]:
-    """Split `MODEL.option=number`; parts that are not there are empty."""
-    path, _, number = text.rpartition("=")
+def read_option(text: str) -> tuple[str, str, Value]:
+    """Read an option of a model that has been checked: the model, the option, its value."""
+    model, option, said = _split(text)
+    value = _option_value(MODEL_OPTIONS[option], said)
+    assert value is not None, "it has been checked"
+    return model, option, value
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """Split `MODEL.option=value`; parts that are not there are empty."""
+    for at in (at for at, char in enumerate(text) if char == "="):
+        # What is said may hold "=" and dots, and so may the model's name.
+        model, _, option = text[:at].rpartition(".")
+        if option.strip() in MODEL_OPTIONS:
+            return model.strip(), option.strip(), text[at + 1 :].strip()
+    path, _, said = text.rpartition("=")
     model, _, option = path.rpartition(".")
-    return model.strip(), option.strip(), number.strip()
+    return model.strip(), option.strip(), said.strip()
+
+
+def _option_value(row: Setting, said: str) -> Value | None:
+    """Read what is said of an option, None for nonsense; a list is JSON, or its only text."""
+    try:
+        if not isinstance(row.default, tuple):
+            return _READ[type(row.default)](said)
+        if not said.startswith("["):
+            return (said,)
+        import json
+
+        found = json.loads(said)
+    except ValueError:
+        return None
+    good = isinstance(found, list) and all(isinstance(one, str) for one in found)
+    return tuple(found) if good else None
 
 
 def _read_switch(text: str) -> bool:

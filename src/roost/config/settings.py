@@ -27,6 +27,19 @@ class Settings(NamedTuple):
     ctx: int
     batch: int
     threads: int
+    threads_batch: int
+    ubatch: int
+    cache_type_k: str
+    cache_type_v: str
+    flash_attn: str
+    gpu_layers: int
+    main_gpu: int
+    kv_offload: str
+    mmap: str
+    mlock: str
+    projector: str
+    adapters: tuple[str, ...]
+    llama_args: tuple[str, ...]
     model_options: tuple[str, ...]
     default_model: str
     aliases: tuple[str, ...]

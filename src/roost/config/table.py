@@ -15,6 +15,8 @@ from roost.config.setting import seconds as _seconds
 from roost.config.setting import size as _bytes
 from roost.config.setting import switch as _switch
 
+_CACHE_TYPES = "f16 f32 bf16 q8_0 q5_1 q5_0 q4_1 q4_0"
+
 _ROWS: tuple[Setting, ...] = (
     Setting("host", "127.0.0.1", "", "Address to listen on; beyond loopback a key is needed."),
     Setting("port", 7878, "", "Port to listen on; 0 takes a free one.", most=65_535),
@@ -44,8 +46,23 @@ _ROWS: tuple[Setting, ...] = (
     Setting("batch", 256, "tokens", "Prompt tokens per prefill step.", least=1, most=65_536),
     Setting("threads", 0, "threads", "Per runtime; 0 leaves it to the backend.", most=4096),
     Setting(
-        "model_options", (), "", "ctx, slots, batch, threads of single models: MODEL.ctx=8192."
+        "threads_batch", 0, "threads", "Of llama.cpp in prefill; 0 is as in decode.", most=4096
     ),
+    Setting(
+        *("ubatch", 0, "tokens", "Computed by llama.cpp at once; 0 is a whole step."), most=65_536
+    ),
+    _choice("cache_type_k", _CACHE_TYPES, "How llama.cpp keeps keys."),
+    _choice("cache_type_v", _CACHE_TYPES, "How llama.cpp keeps values; others need flash_attn."),
+    _choice("flash_attn", "auto on off", "Flash attention of llama.cpp."),
+    Setting("gpu_layers", -1, "layers", "Of llama.cpp on a GPU; -1 is its own choice.", least=-1),
+    Setting("main_gpu", -1, "", "Which one llama.cpp prefers; -1 is its own choice.", least=-1),
+    _choice("kv_offload", "on off", "Whether llama.cpp keeps KV where its layers are."),
+    _choice("mmap", "auto on off", "Whether llama.cpp maps a model's file into memory."),
+    _choice("mlock", "off on", "Whether llama.cpp keeps a model's memory from being swapped out."),
+    Setting("projector", "", "", "A model's file for pictures (mmproj), for llama.cpp."),
+    Setting("adapters", (), "", "LoRA files for llama.cpp: FILE.gguf, or FILE.gguf=0.5."),
+    Setting("llama_args", (), "", "More arguments of a llama-server binary, behind all others."),
+    Setting("model_options", (), "", "Of single models, by the names above: MODEL.ctx=8192."),
     Setting("default_model", "", "", "For requests that name none; empty is the only one served."),
     Setting("aliases", (), "", "Other names of models, as gpt-4o=MODEL."),
     Setting("backend", "auto", "", "Which backend runs models."),

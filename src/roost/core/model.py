@@ -6,6 +6,7 @@ import hashlib
 
 import msgspec
 
+from roost.core.engine import Engine
 from roost.core.ids import ModelId
 from roost.core.kv import KvShape
 
@@ -75,13 +76,14 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     """Every option that changes a runtime; part of its key.
 
     `ctx` is tokens per slot, `batch` the most prompt tokens in one prefill step,
-    `threads` 0 means the backend's own choice.
+    `threads` 0 means the backend's own choice. `engine` is for backends that have such options.
     """
 
     ctx: int = 4096
     slots: int = 4
     batch: int = 256
     threads: int = 0
+    engine: Engine = Engine()
 
 
 class RuntimeKey(msgspec.Struct, frozen=True):

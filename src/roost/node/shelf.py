@@ -6,18 +6,20 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from roost.backends.base import Runtime, StartSettings
+from roost.core.engine import Engine, ExtraFile
 from roost.core.footprint import HOST, footprint_of
 from roost.core.kv import KvPlan
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
 from roost.store.calibration import Weighed, expected_bytes
-from roost.store.inspection import check_unchanged
+from roost.store.inspection import check_unchanged, digest
 from roost.store.runtime_logs import SUFFIX, file_name
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 Tell: TypeAlias = Callable[[list[ModelOffer]], Awaitable[None]]
 """Tells the node that it offers something else."""
+
+WITH_ENGINE = ("llama_server",)
+"""Backends that an engine's options are for."""
 
 
 class ShelfSettings(msgspec.Struct, frozen=True):
@@ -104,6 +109,9 @@ class Shelf:
         manifest = self._models.get(model)
         if manifest is not None and manifest.files:
             await asyncio.to_thread(check_unchanged, manifest)
+        if manifest is not None:
+            for file in self._options(manifest).engine.files:
+                await asyncio.to_thread(_check_extra, file)
 
     async def start(
         self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
@@ -114,6 +122,7 @@ class Shelf:
             raise fail("load_failed", "The model was removed before it could be loaded.")
         while True:
             backend = self._choosing.backend_of(manifest)
+            self._check_engine(manifest, backend.name)
             await self.check(model)
             key, settings = self._plan(manifest, runtime, backend.name)
             try:
@@ -124,6 +133,15 @@ class Shelf:
             if self._tell is not None:
                 # What is said of weights and backend has to be true before anybody is served.
                 await self._tell(self.offers())
+
+    def _check_engine(self, manifest: Manifest, backend: str) -> None:
+        """Refuse what was said of this very model and takes no effect."""
+        own = self._settings.own_options.get(manifest.id)
+        common = self._settings.options.engine
+        if own is not None and own.engine != common and backend not in WITH_ENGINE:
+            names = ", ".join(_changed(own.engine, common))
+            message = f"Options of llama.cpp are set for this model, which {backend} runs: {names}."
+            raise fail("load_failed", message)
 
     def _plan(
         self, manifest: Manifest, runtime: RuntimeId, backend: str
@@ -140,6 +158,9 @@ class Shelf:
 
     def _key(self, manifest: Manifest, backend: str) -> RuntimeKey:
         options = msgspec.structs.replace(self._options(manifest), ctx=self._ctx(manifest))
+        if backend not in WITH_ENGINE:
+            # What takes no effect makes no difference, and no other key.
+            options = msgspec.structs.replace(options, engine=Engine())
         reading = reading_of(manifest)
         return RuntimeKey(backend, manifest.id, manifest.digest, options, reading)
 
@@ -184,7 +205,13 @@ class Shelf:
 
 def plan_of(options: RuntimeOptions) -> KvPlan:
     """Say what a runtime with these options keeps."""
-    return KvPlan(options.ctx, options.slots, options.batch)
+    engine = options.engine
+    types = engine.key_type, engine.value_type
+    return KvPlan(options.ctx, options.slots, options.batch, *types)
+
+
+def _changed(one: Engine, other: Engine) -> list[str]:
+    return [name for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name)]
 
 
 def digest_of(model: Manifest, backend: str) -> str:
@@ -212,3 +239,15 @@ def reading_of(model: Manifest) -> str:
     # It takes effect as the context that it allows, which is one of the options.
     read = msgspec.structs.replace(model, **places, **notes, ctx_train=0)
     return hashlib.sha256(msgspec.json.encode(read)).hexdigest()[:32]
+
+
+def _check_extra(file: ExtraFile) -> None:
+    """Read a file beside a model's own once more; raises `load_failed` where it is another one."""
+    try:
+        same = digest(Path(file.path)) == file.digest
+    except RoostError:
+        same = False
+    if not same:
+        name = Path(file.path).name
+        message = f"{name} is not what it was when the node started: start it again."
+        raise fail("load_failed", message)

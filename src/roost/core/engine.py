@@ -1,0 +1,50 @@
+"""VALUE: options of an engine beyond context, slots and step; all of them are part of a key."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from roost.core.kv import CacheType
+
+Flash: TypeAlias = Literal["auto", "on", "off"]
+MemoryMap: TypeAlias = Literal["auto", "on", "off"]
+CACHE_TYPES: tuple[CacheType, ...] = get_args(CacheType)
+
+
+class ExtraFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file beside a model's own, by its place and `sha256:…`; `scale` is how much it counts."""
+
+    path: str
+    digest: str
+    scale: float = 1.0
+
+
+class Engine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What llama.cpp may be told; each default leaves it to the engine.
+
+    `threads_batch` are for prefill, `ubatch` tokens of a step are computed at once; 0 is as for
+    decode, and as many as a step has. `gpu_layers` and `main_gpu` are counted from 0, -1 is the
+    engine's own choice. `projector` makes pictures readable; `adapters` are LoRA. `arguments` are
+    for a program, behind all others.
+    """
+
+    threads_batch: int = 0
+    ubatch: int = 0
+    key_type: CacheType = "f16"
+    value_type: CacheType = "f16"
+    flash_attention: Flash = "auto"
+    gpu_layers: int = -1
+    main_gpu: int = -1
+    kv_offload: bool = True
+    mmap: MemoryMap = "auto"
+    mlock: bool = False
+    projector: ExtraFile | None = None
+    adapters: tuple[ExtraFile, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[ExtraFile, ...]:
+        """Files that it reads beside the model's own."""
+        return (self.projector, *self.adapters) if self.projector else self.adapters
