@@ -1,4 +1,4 @@
-"""Settings become options of runtimes; files that they name are there, and told apart by content."""
+"""Settings become options of runtimes; files that they name are there, and known by content."""
 
 from __future__ import annotations
 

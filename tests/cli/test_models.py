@@ -113,6 +113,10 @@ def test_an_estimate_of_a_file_and_of_an_installed_model(
     assert (told["plan"]["ctx"], told["plan"]["slots"]) == (256, 3)
     assert told["footprint"]["kv_bytes"] == 3 * 256 * 2 * 2 * 64 * 2
     assert told["footprint"]["total_bytes"] > told["footprint"]["kv_bytes"]
+    smaller = ("--cache-type-k", "q8_0", "--slots", "3")
+    assert run(home, "estimate", "--json", *smaller, str(tmp_path / "known.gguf")) == 0
+    kv_bytes = json.loads(capsys.readouterr().out)["footprint"]["kv_bytes"]
+    assert kv_bytes == 3 * 256 * 2 * (64 * 2 + 64 // 32 * 34)
     assert run(home, "pull", f"file:{folder}") == 0
     capsys.readouterr()
     assert run(home, "estimate", "m") == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from roost.cli import options
 from roost.text.screen import in_one_line
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from roost.config import Settings
     from roost.core.footprint import Footprint
-    from roost.core.kv import KvPlan
+    from roost.core.kv import CacheType, KvPlan
     from roost.core.model import Manifest
 
 DESCRIPTION = """\
@@ -29,7 +29,8 @@ MEMORY = Path("/proc/meminfo")
 
 def main(arguments: list[str]) -> int:
     """Print the estimate; 1 where it is known not to fit."""
-    names = ("ctx", "slots", "batch", "threads", "hub.", "offline")
+    kept = ("cache_type_k", "cache_type_v")
+    names = ("ctx", "slots", "batch", "threads", *kept, "hub.", "offline")
     parser = options.parser("estimate", DESCRIPTION, names)
     parser.add_argument("model", metavar="MODEL", help="its name, a GGUF file or folder, or hf:…")
     parser.add_argument("--file", default="", metavar="NAME", help="which of several, as for pull")
@@ -42,7 +43,8 @@ def main(arguments: list[str]) -> int:
     model = _model(settings, parsed.model, parsed.file)
     own = model.ctx_train
     ctx = min(settings.ctx or own, own) if own else settings.ctx
-    plan = KvPlan(ctx, settings.slots, settings.batch)
+    types = cast("list[CacheType]", [getattr(settings, name) for name in kept])
+    plan = KvPlan(ctx, settings.slots, settings.batch, *types)
     found, free = footprint_of(model, plan), available_bytes(MEMORY)
     seen = _seen(settings, model, plan, found)
     if parsed.json:
@@ -57,6 +59,7 @@ def main(arguments: list[str]) -> int:
 
 def _seen(settings: Settings, model: Manifest, plan: KvPlan, found: Footprint) -> int | None:
     """Say what a runtime will take by what was seen of such runtimes here, if one has run."""
+    from roost.core.engine import Engine
     from roost.core.model import RuntimeKey, RuntimeOptions
     from roost.store.calibration import Calibration, expected_bytes
 
@@ -65,7 +68,8 @@ def _seen(settings: Settings, model: Manifest, plan: KvPlan, found: Footprint) -
     if not mine:
         return None
     threads = settings.threads
-    asked = RuntimeOptions(plan.ctx, plan.slots, plan.batch, threads)
+    engine = Engine(key_type=plan.key_type, value_type=plan.value_type)
+    asked = RuntimeOptions(plan.ctx, plan.slots, plan.batch, threads, engine)
     key = RuntimeKey(mine[-1].backend, model.id, model.digest, asked)
     return expected_bytes(mine, key, found.total_bytes)
 
