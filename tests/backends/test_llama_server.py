@@ -374,6 +374,42 @@ async def test_kill_9_of_the_parent_leaves_no_process(
     await eventually(lambda: not any(process.is_running() for process in family))
 
 
+LOADER = """
+import asyncio, sys
+from pathlib import Path
+from tests.backends.test_llama_server import load_for_ever
+asyncio.run(load_for_ever(Path(sys.argv[1])))
+"""
+
+
+async def load_for_ever(folder: Path) -> None:
+    """Start a server that gets nowhere: what the parent does that is going to be killed."""
+    await start(folder, fake_manifest(folder, load_s=3600.0))
+
+
+async def test_kill_9_of_a_parent_that_loads_leaves_no_process(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """Nor does a start that stands still, so that nobody can ask it to end."""
+    with _spawned([sys.executable, "-c", LOADER, str(tmp_path)]) as parent:
+        me = psutil.Process(parent.pid)
+        await eventually(lambda: _loads(me), within_s=20.0)
+        family = me.children(recursive=True)
+        next(process for process in family if _is_server(process)).suspend()
+        parent.kill()
+    await eventually(lambda: not any(process.is_running() for process in family), within_s=2.0)
+
+
+def _loads(parent: psutil.Process) -> bool:
+    """Whether its server runs, and is more than the program that starts it."""
+    return any(map(_is_server, parent.children(recursive=True)))
+
+
+def _is_server(process: psutil.Process) -> bool:
+    (line,) = seen([process], lambda one: one.cmdline()) or [[]]
+    return str(FAKE) in line[:3] and "--model" in line
+
+
 def _spawned(argv: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 

@@ -40,6 +40,24 @@ def test_decodes_of_all_models_are_capped_per_node() -> None:
     assert dispatched(fleet.finish("r2")) == [("r3", "a")]
 
 
+def test_who_waits_for_a_load_takes_no_place_of_a_nodes_cap() -> None:
+    """A load that holds on holds up no other model; ready, its requests count like all others."""
+    fleet = Fleet(FleetSettings(max_decodes_per_node=2))
+    offers = offer("m", 2), offer("n", 2)
+    fleet.join("a", report=status(*offers))
+    for n in (1, 2, 3):
+        fleet.ask(f"m{n}", "m")
+    assert dispatched(fleet.ask("n1", "n")) == []
+    loading = RuntimeView(ModelId("m"), "s", "loading", RuntimeId("m#1"), waiting=2)
+    assert dispatched(fleet.report("a", status(*offers, runtimes=(loading,)))) == [("n1", "a")]
+    assert dispatched(fleet.ask("n2", "n")) == [("n2", "a")]
+    ready = RuntimeView(ModelId("m"), "s", "ready", RuntimeId("m#1"))
+    fleet.report("a", status(*offers, runtimes=(ready,)))
+    assert dispatched(fleet.finish("n1")) == []
+    assert dispatched(fleet.finish("m1")) == []
+    assert dispatched(fleet.finish("m2")) == [("m3", "a")]
+
+
 def test_small_contexts_are_skipped_and_all_too_small_is_the_callers_business() -> None:
     """Only what surely does not fit is turned away, with the reason that a dialect knows."""
     fleet = Fleet()

@@ -255,7 +255,7 @@ class Board:
         mine = self._leases.in_flight(node.id)
         pace = self.pace.sure(node.id, model, now)
         closed = self._closed(node, model, now, choosy=board.choosy)
-        if not closed and (held >= room or not self._may_decode(mine)):
+        if not closed and (held >= room or not self._may_decode(node, mine)):
             closed = "busy"
         stage = self._stage_of(node, model)
         if not closed and stage != "ready":
@@ -293,9 +293,14 @@ class Board:
         backoff = self._backoffs.get((node.id, model))
         return "busy" if backoff is not None and now < backoff.until_s else ""
 
-    def _may_decode(self, mine: int) -> bool:
+    def _may_decode(self, node: Node, mine: int) -> bool:
         most = self._settings.max_decodes_per_node
-        return not most or mine < most
+        if not most or mine < most:
+            return True
+        # Who waits for a load decodes nothing; a load that holds on holds up no other model.
+        held = self._leases.held
+        waiting = sum(min(held(node.id, m), view.waiting) for m, view in node.runtimes.items())
+        return mine - waiting < most
 
     def _load_s(self, node: Node, model: ModelId) -> float:
         if node.runtime(model) is not None:
