@@ -10,7 +10,14 @@ from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.machine import Device, Memory, Processor
 from roost.core.model import Capabilities
 from roost.core.request import Scope
-from roost.core.snapshots import ModelOffer, RuntimeState, RuntimeView, SlotView
+from roost.core.snapshots import (
+    DeviceView,
+    MemoryReport,
+    ModelOffer,
+    RuntimeState,
+    RuntimeView,
+    SlotView,
+)
 from roost.fleet.memory_views import PoolView, memory_of, pressure
 from roost.fleet.promises import GENERATION, STATES, NodePromises, promises_of
 from roost.fleet.runtime_views import backend_samples, runtime_lines
@@ -136,6 +143,18 @@ def test_states_are_promised_after_a_trial(
     assert found["runtime.state.tier.vram"] == ("unsupported", "its slots are in main memory")
 
 
+def test_states_outlive_a_node_that_keeps_them_on_disk() -> None:
+    """Elsewhere they end with it, however well they can be read back."""
+    name = "runtime.state.restore.cross_restart"
+    for kept, status in (("disk", "experimental"), ("memory", "unavailable")):
+        about = msgspec.structs.replace(ABOUT, persistence=kept)
+        assert of_model(promises_of(node(about=about)))[name][0] == status
+    untried = msgspec.structs.replace(
+        ABOUT, persistence="disk", runtimes=(RuntimeAbout(RuntimeId("m#1"), states=False),)
+    )
+    assert of_model(promises_of(node(about=untried)))[name][0] == "unavailable"
+
+
 def test_a_backend_without_states_has_none_to_promise() -> None:
     """Then nothing is going to change that."""
     plain = BackendAbout("llama", usable=True, accelerator="cuda", claims=("chat",))
@@ -204,6 +223,22 @@ def test_memory_adds_up_what_is_known() -> None:
     unknown = memory_of(node(models=(offer(kv_bytes=None),)), None)
     assert unknown.host.managed_bytes is None
     assert memory_of(node(about=None), None).host == PoolView()
+
+
+def test_what_a_node_has_measured_and_booked_counts() -> None:
+    """Its own figures before those that are worked out, and what it did about pressure."""
+    devices = (
+        DeviceView("host", 900, 300, 130, 7, "soft"),
+        DeviceView("cuda:0", managed_bytes=50, reserved_bytes=0),
+    )
+    about = msgspec.structs.replace(ABOUT, devices=(Device("cuda", "GPU", 100, 2),))
+    shown = memory_of(node(memory=MemoryReport(devices, 3, 2, 1), about=about), None)
+    assert shown.host == PoolView(900, 300, 130, 7, "soft")
+    assert shown.accelerator == PoolView(100, 2, 50, 0, "emergency")
+    assert (shown.counters.completed_demotions, shown.counters.completed_evictions) == (2, 1)
+    assert shown.counters.telemetry_errors is None
+    measured = node(memory=MemoryReport(devices), max_runtimes=0)
+    assert of_node(promises_of(measured))["runtime.memory.reservations"] == "supported"
 
 
 def test_accelerators_are_one_pool() -> None:

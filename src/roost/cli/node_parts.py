@@ -119,7 +119,8 @@ def open_node(
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     loop.check_with(shelf.check)
     shelf.tell_with(loop.set_models)
-    loop.describe_with(Describer(partial(abouts, settings.llama_server), time.monotonic))
+    look = partial(abouts, settings.llama_server)
+    loop.describe_with(Describer(look, time.monotonic, places.persistence))
     loop.salt_with(salted(stores.home))
     reuse = settings.sessions_reuse != "disabled"
     loop.begin_with(places.found, kept_of(places.found, reuse=reuse))

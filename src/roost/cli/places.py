@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from roost.config import Settings
+    from roost.core.about import Persistence
     from roost.core.ids import NodeId
-    from roost.node.parked import Persistence
     from roost.store.home import Home
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory; ours are private there

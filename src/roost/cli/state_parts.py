@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roost.config import Settings
+    from roost.core.about import Persistence
     from roost.core.ids import NodeId
-    from roost.node.parked import Persistence
     from roost.store.home import Home
     from roost.store.states import Label
 

@@ -13,6 +13,8 @@ from roost.core.machine import Device, Memory, Processor
 Anomaly = Literal["slow_decode", "slow_prefill", "memory_growth"]
 """What is odd about a runtime, measured by its own past."""
 
+Persistence = Literal["ephemeral", "memory", "disk"]
+
 
 class BackendAbout(msgspec.Struct, frozen=True):
     """One backend of a node: whether it can be used there, and what it claims to do.
@@ -61,10 +63,15 @@ class RuntimeVitals(msgspec.Struct, frozen=True):
 
 
 class NodeAbout(msgspec.Struct, frozen=True):
-    """Everything a node says of itself beside what is there to be asked for."""
+    """Everything a node says of itself beside what is there to be asked for.
+
+    `persistence` is what its idle conversations' KV outlives: nothing (`ephemeral`), its runtime
+    (`memory`) or the node (`disk`); None from one that does not say.
+    """
 
     processor: Processor
     memory: Memory
     devices: tuple[Device, ...] = ()
     backends: tuple[BackendAbout, ...] = ()
     runtimes: tuple[RuntimeAbout, ...] = ()
+    persistence: Persistence | None = None

@@ -1,6 +1,8 @@
 """DECIDER: the memory of each node as `/roost/v1/memory` shows it; unknown is None, never 0.
 
-Pressure is how much of what there is has gone: soft from 75 %, hard from 85 %, emergency from 95 %.
+What a node has measured and booked itself counts. What it does not say is worked out from its
+machine and its models, as far as that goes; pressure then is how much of what there is has gone:
+soft from 75 %, hard from 85 %, emergency from 95 %.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from typing import Literal
 import msgspec
 
 from roost.core.about import NodeAbout
+from roost.core.footprint import HOST
 from roost.core.ids import NodeId
-from roost.core.snapshots import ModelOffer
+from roost.core.snapshots import PRESSURES, ModelOffer, Pressure
 from roost.fleet.views import NodeView
 
-Pressure = Literal["normal", "soft", "hard", "emergency", "unknown"]
 Topology = Literal["discrete", "unified", "unknown"]
 
 SOFT, HARD, EMERGENCY = 0.75, 0.85, 0.95
@@ -71,8 +73,8 @@ class MemoryView(msgspec.Struct, frozen=True):
 
 def memory_of(node: NodeView, observed_at_unix_ms: int | None) -> MemoryView:
     """Show what a node has told of its memory."""
-    host, accelerator = _host(node), _accelerator(node)
-    ready = [one for one in node.runtimes if one.state == "ready"]
+    host = _booked(node, _host(node), on_host=True)
+    accelerator = _booked(node, _accelerator(node), on_host=False)
     return MemoryView(
         node=node.id,
         observed_at_unix_ms=observed_at_unix_ms,
@@ -80,7 +82,36 @@ def memory_of(node: NodeView, observed_at_unix_ms: int | None) -> MemoryView:
         topology=_topology(node.about),
         host=host,
         accelerator=accelerator,
-        counters=MemoryCounters(len(_loading(node)), len(ready)),
+        counters=_counters(node),
+    )
+
+
+def _counters(node: NodeView) -> MemoryCounters:
+    ready = sum(one.state == "ready" for one in node.runtimes)
+    loading = sum(one.state == "loading" for one in node.runtimes)
+    memory = node.memory
+    if memory is None:
+        return MemoryCounters(loading, ready)
+    demoted, evicted = memory.demoted, memory.evicted
+    return MemoryCounters(loading, ready, completed_demotions=demoted, completed_evictions=evicted)
+
+
+def _booked(node: NodeView, worked_out: PoolView, *, on_host: bool) -> PoolView:
+    """Prefer what the node has measured and booked of a memory."""
+    devices = node.memory.devices if node.memory is not None else ()
+    own = [one for one in devices if (one.name == HOST) == on_host]
+    if not own:
+        return worked_out
+    capacity = _sum(one.capacity_bytes for one in own)
+    available = _sum(one.available_bytes for one in own)
+    managed = _sum(one.managed_bytes for one in own)
+    reserved = _sum(one.reserved_bytes for one in own)
+    return PoolView(
+        worked_out.capacity_bytes if capacity is None else capacity,
+        worked_out.available_bytes if available is None else available,
+        worked_out.managed_bytes if managed is None else managed,
+        worked_out.reserved_bytes if reserved is None else reserved,
+        _worst(worked_out.pressure if not on_host else "unknown", *(one.pressure for one in own)),
     )
 
 
@@ -95,8 +126,7 @@ def pressure(capacity_bytes: int | None, available_bytes: int | None) -> Pressur
 
 
 def _worst(*known: Pressure) -> Pressure:
-    order: tuple[Pressure, ...] = ("unknown", "normal", "soft", "hard", "emergency")
-    return max(known, key=order.index)
+    return max(known, key=PRESSURES.index)
 
 
 def _topology(about: NodeAbout | None) -> Topology:

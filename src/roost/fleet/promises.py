@@ -131,8 +131,11 @@ def _accelerator(about: NodeAbout | None) -> Verdict:
 def _reservations(node: NodeView, managed: Verdict) -> Verdict:
     if managed[0] != "supported":
         return managed
-    if not node.max_runtimes and not node.max_runtime_bytes:
-        return "unavailable", "the node has no limit: see --max-runtimes and --max-runtime-bytes"
+    measured = node.memory is not None and any(
+        one.capacity_bytes is not None for one in node.memory.devices
+    )
+    if not measured and not node.max_runtimes and not node.max_runtime_bytes:
+        return "unavailable", "nobody measures its memory, and it has no limit of its own"
     return "supported", "a load takes its place before it begins"
 
 
@@ -192,7 +195,7 @@ def _states(
     tried = known if "state" not in claims else _tried(node.about, runtime)
     for name in STATES:
         yield name, tried
-    yield "runtime.state.restore.cross_restart", _lasting(tried)
+    yield "runtime.state.restore.cross_restart", _lasting(tried, node.about)
     yield "runtime.state.tier.vram", _vram(backend, known)
 
 
@@ -207,10 +210,12 @@ def _tried(about: NodeAbout | None, runtime: RuntimeView | None) -> Verdict:
     return "experimental", "it worked when it was tried in this runtime"
 
 
-def _lasting(tried: Verdict) -> Verdict:
+def _lasting(tried: Verdict, about: NodeAbout | None) -> Verdict:
     if tried[0] != "experimental":
         return tried
-    return "unavailable", "what slots held ends with their runtime"
+    if about is None or about.persistence != "disk":
+        return "unavailable", "what slots held ends with its node: see sessions.persistence"
+    return "experimental", "it is checked, and read back by a runtime that is equal in everything"
 
 
 def _vram(backend: BackendAbout | None, known: Verdict) -> Verdict:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from roost.core.about import BackendAbout, NodeAbout, RuntimeAbout
+from roost.core.about import BackendAbout, NodeAbout, Persistence, RuntimeAbout
 from roost.core.machine import Device, Memory, Processor
 from roost.errors import RoostError
 from roost.node import machine
@@ -35,18 +35,31 @@ class _Slow(NamedTuple):
 
 
 class Describer:
-    """Describes a node; `look` is asked about its backends, `clock` is monotonic."""
+    """Describes a node; `look` is asked about its backends, `clock` is monotonic.
 
-    def __init__(self, look: Look, clock: Callable[[], float]) -> None:
+    `persistence` is what its states outlive.
+    """
+
+    def __init__(
+        self, look: Look, clock: Callable[[], float], persistence: Persistence | None = None
+    ) -> None:
         self._look = look
         self._clock = clock
+        self._persistence = persistence
         self._slow: _Slow | None = None
 
     async def __call__(self, runtimes: Mapping[RuntimeId, Runtime]) -> NodeAbout:
         """Look at everything as it is now."""
         slow, memory = await asyncio.to_thread(self._seen)
         figures = [await _figures(name, runtime) for name, runtime in list(runtimes.items())]
-        return NodeAbout(slow.processor, memory, slow.devices, slow.backends, tuple(figures))
+        return NodeAbout(
+            slow.processor,
+            memory,
+            slow.devices,
+            slow.backends,
+            tuple(figures),
+            self._persistence,
+        )
 
     def _seen(self) -> tuple[_Slow, Memory]:
         now, slow = self._clock(), self._slow

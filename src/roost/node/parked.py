@@ -13,7 +13,6 @@ from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.node.slots import Content, common_tokens
 
 Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving"]
-Persistence: TypeAlias = Literal["ephemeral", "memory", "disk"]
 AT_REST = ("ram", "disk")
 TAKEABLE = ("ram", "moving", "disk")
 NOTHING = SavedState(0, 0)

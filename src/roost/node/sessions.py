@@ -25,6 +25,7 @@ from typing import Literal
 import msgspec
 
 from roost.backends.base import SavedState
+from roost.core.about import Persistence
 from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import SessionsView
 from roost.node.effects import Demote, Effect, Forget, Park, Restore
@@ -36,7 +37,6 @@ from roost.node.parked import (
     Kins,
     Lot,
     Parked,
-    Persistence,
     furthest,
 )
 from roost.node.seeds import Seed, Seeds
