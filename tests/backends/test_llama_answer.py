@@ -228,3 +228,23 @@ def test_a_failure_while_the_slot_is_filled_ends_the_answer() -> None:
     (failed,) = say(answer, error={"code": 500, "message": "Compute error."})
     assert isinstance(failed, Failed)
     assert answer.over
+
+
+@pytest.mark.parametrize(
+    ("stop_type", "rest"), [("limit", [Delta("\ufffd", 2)]), ("eos", [Delta("", 2)])]
+)
+def test_a_character_that_the_limit_cuts(stop_type: str, rest: list[StreamEvent]) -> None:
+    """The bytes of half a character never come: at a limit one mark stands for them."""
+    answer = Answer(0, 9, asking((), None))
+    progress(answer, 0, 9)
+    text(answer, "a", 1)
+    assert final(answer, stop_type, 3)[:-1] == rest
+
+
+def test_a_character_that_is_whole_at_the_limit() -> None:
+    """Where the last token has its text there is nothing to stand for."""
+    answer = Answer(0, 9, asking((), None))
+    progress(answer, 0, 9)
+    text(answer, "", 2)
+    text(answer, "😀", 4)
+    assert final(answer, "limit", 4) == [Finished("length", Usage(9, 0, 4))]

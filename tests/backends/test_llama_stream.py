@@ -9,6 +9,7 @@ import msgspec
 from roost.backends.base import Prepared, SlotUse
 from roost.backends.llama_stream import STEP_TOKENS, bodies
 from roost.core.ids import ModelId
+from roost.core.reading import Reading
 from roost.core.request import Continuation, GenerateRequest, TextPrompt
 
 PROMPT = tuple(range(100))
@@ -45,3 +46,11 @@ def test_a_short_beginning_takes_one_step() -> None:
     for said in (1, STEP_TOKENS):
         lengths = [body["n_predict"] for body in bodies(prepared(said), SlotUse(0, reuse=True))]
         assert lengths == [0, 500 - said]
+
+
+def test_marks_are_asked_for_as_text() -> None:
+    """A server leaves tokens that steer out of the text, unless it is told which are needed."""
+    reading = Reading(("<think>", "</think>"), ("<tool_call>", "</tool_call>"))
+    (body,) = bodies(msgspec.structs.replace(prepared(0), reading=reading), SlotUse(0, reuse=False))
+    assert body["preserved_tokens"] == ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    assert "preserved_tokens" not in bodies(prepared(0), SlotUse(0, reuse=False))[0]

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from roost.backends.base import SlotUse
 from roost.backends.scripted import BOS, Script, ScriptedBackend, ScriptedRuntime
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, StreamEvent, Usage
 from roost.core.model import Manifest
-from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling, TextPrompt
+from roost.core.request import (
+    ChatPrompt,
+    GenerateRequest,
+    JsonSchema,
+    Message,
+    Offer,
+    Sampling,
+    TextPrompt,
+    Tool,
+)
 from roost.errors import RoostError
+from roost.text.answers import read_answer
 from tests.backends.subjects import MODEL, key_of, settings_in
 
 
@@ -54,6 +66,50 @@ async def test_repeats_the_last_message(tmp_path: Path) -> None:
     assert [word.text for word in words] == ["hello", "  brave", " ", "世", "界"]
     assert sum(word.tokens for word in words) == len("hello  brave 世界".encode())
     assert events[-1] == Finished("stop", Usage(prompt, 0, 19))
+
+
+TRICKY = "naïve 😀 歪 שלום"
+
+
+@pytest.mark.parametrize("ids", [False, True], ids=["text", "tokens"])
+async def test_characters_cut_by_tokens_arrive_whole(tmp_path: Path, *, ids: bool) -> None:
+    """A byte at a time, whole characters come out; one that the limit cuts is one U+FFFD."""
+    script = Script(pieces=(TRICKY,))
+    whole = len(TRICKY.encode())
+    for limit in range(1, whole + 1):
+        request = msgspec.structs.replace(says("x"), max_tokens=limit, return_tokens=ids)
+        events = await run(await start(tmp_path, script), request)
+        half = TRICKY.encode()[:limit].decode("utf-8", "replace")
+        assert text_of(events) == half
+        assert half.count("\ufffd") <= 1
+        assert sum(one.tokens for one in events if isinstance(one, Delta)) == limit
+
+
+async def test_tools_are_told_in_the_generic_way(tmp_path: Path) -> None:
+    """An engine of text gets tools as words, begins a demanded call and is held to its schema."""
+    schema = '{"type":"object","properties":{"at":{"type":"integer"}},"required":["at"]}'
+    offer = Offer((Tool("look", "Looks.", schema),), "required")
+    request = GenerateRequest(MODEL, ChatPrompt((Message("user", "hi"),), offer))
+    runtime = await start(tmp_path, Script(pieces=("I would rather talk.",)), ctx=4096)
+    prepared = await runtime.prepare(request)
+    prompt = bytes(token for token in prepared.tokens if token < 256).decode()
+    assert '{"name": "look", "description": "Looks."' in prompt
+    assert prompt.endswith('<tool_call>\n{"name": "look", "arguments":')
+    assert prepared.request.constraint == JsonSchema(schema)
+    events = await run(runtime, request)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    (call,) = read_answer(text_of(events), prepared.reading, finished).calls
+    assert set(json.loads(call.arguments)) == {"at"}
+
+
+async def test_a_schema_that_cannot_be_followed_demands_nothing(tmp_path: Path) -> None:
+    """Tools with such schemas can still be demanded: the call is begun, and judged when read."""
+    offer = Offer((Tool("look", "", '{"not":{}}'),), "required")
+    request = GenerateRequest(MODEL, ChatPrompt((Message("user", "hi"),), offer))
+    prepared = await (await start(tmp_path, ctx=4096)).prepare(request)
+    assert prepared.request.constraint is None
+    assert prepared.reading is not None
 
 
 async def test_reversible_tokens(tmp_path: Path) -> None:

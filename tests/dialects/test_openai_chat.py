@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roost.core.request import ChatPrompt, Message
+from roost.core.request import ChatPrompt, JsonAny, JsonSchema, Message
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_messages import MESSAGES_MAX
@@ -19,9 +19,7 @@ SAMPLES = json.loads(_DATA.read_text("utf-8"))["requests"]
 
 # What real clients send that is refused on purpose, with the field that is named.
 REFUSED = {
-    ("openai-python", "chat parse helper"): "response_format",
     ("openai-python", "legacy completions"): "echo",
-    ("Vercel AI SDK", "openai-compatible generateObject"): "response_format",
 }
 # What they send that has no effect here.
 UNUSED = {"service_tier", "store", "metadata", "verbosity", "safety_identifier", "user"}
@@ -242,20 +240,50 @@ def test_an_unknown_choice(choice: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "reason"),
+    ("sent", "held_to"),
     [
-        ({"type": "json_object"}, "unsupported"),
-        ({"type": "json_schema", "json_schema": {"schema": {}}}, "unsupported"),
-        ({"type": "yaml"}, "bad_request"),
-        ({"type": None}, "bad_request"),
-        ("json", "bad_request"),
+        (None, None),
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, JsonAny()),
+        ({"type": "json_object", "schema": {"type": "array"}}, JsonSchema('{"type":"array"}')),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}},
+            JsonSchema('{"type":"object"}'),
+        ),
     ],
 )
-def test_formats(sent: object, reason: str) -> None:
-    """A format that nothing would enforce is refused; plain text passes."""
+def test_formats(sent: object, held_to: object) -> None:
+    """What an answer is held to is read in every form; text is held to nothing."""
+    translated = chat(response_format=sent)
+    assert translated.request.constraint == held_to
+    assert translated.ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("sent", "param"),
+    [
+        ({"type": "yaml"}, ""),
+        ({"type": None}, ""),
+        ("json", ""),
+        ({"type": "json_schema"}, ".json_schema.schema"),
+        ({"type": "json_schema", "json_schema": 5}, ".json_schema"),
+        ({"type": "json_schema", "json_schema": {"schema": {}}}, ".json_schema.schema"),
+        ({"type": "json_schema", "json_schema": {"schema": []}}, ".json_schema.schema"),
+    ],
+)
+def test_formats_of_a_wrong_kind(sent: object, param: str) -> None:
+    """Each mistake is a 400 with its place."""
     failure = chat_failure(response_format=sent)
-    assert (failure.reason, failure.param) == (reason, "response_format")
-    assert chat(response_format={"type": "text"}).ignored == ()
+    assert (failure.reason, failure.param) == ("bad_request", f"response_format{param}")
+
+
+def test_a_format_leaves_no_room_for_calls() -> None:
+    """Both at once cannot be had; with `none` there is no call to have."""
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    json_object = {"type": "json_object"}
+    failure = chat_failure(response_format=json_object, tools=tools)
+    assert (failure.reason, failure.param) == ("unsupported", "response_format")
+    assert chat(response_format=json_object, tools=tools, tool_choice="none").ignored == ()
 
 
 def test_logprobs() -> None:

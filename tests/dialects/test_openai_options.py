@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roost.core.request import Sampling
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
-from roost.dialects.openai_options import IGNORED_NAMES_MAX, Translated
+from roost.dialects.openai_options import BIASES_MAX, IGNORED_NAMES_MAX, Translated
 from roost.errors import Failure, RoostError
 from tests.dialects.openai_calls import chat, chat_failure, completion, completion_failure
 
@@ -169,11 +169,17 @@ def test_wrong_kinds(refused: Refused, sent: dict[str, object], param: str) -> N
     assert (failure.reason, failure.param) == ("bad_request", param)
 
 
+@both
 @both_failing
-def test_a_bias_is_refused_rather_than_ignored(refused: Refused) -> None:
-    """A bias that would have no effect is an honest 400."""
-    failure = refused(logit_bias={"50256": -100})
-    assert (failure.reason, failure.param) == ("unsupported", "logit_bias")
+def test_biases(call: Call, refused: Refused) -> None:
+    """Each token has a number; what is no token id or no such number is refused."""
+    translated = call(logit_bias={"50256": -100, "7": 0.5})
+    assert translated.request.sampling.logit_bias == ((50256, -100.0), (7, 0.5))
+    assert call(logit_bias=None).request.sampling.logit_bias == ()
+    for wrong in ({"x": 1}, {"-1": 1}, {"1": 101}, {"1": None}, {"1": "a"}, {"٣": 1}):
+        assert refused(logit_bias=wrong).reason == "bad_request"
+    many = {str(token): 1 for token in range(BIASES_MAX + 1)}
+    assert refused(logit_bias=many).param == "logit_bias"
 
 
 @both

@@ -72,7 +72,7 @@ def test_the_official_client_calls_tools(start: Start, openai: Client) -> None:
 
     demanded = create(
         model=MODEL,
-        messages=[scripted(' {"city": "Oslo"}}')],
+        messages=[scripted('{"city": "Oslo"}')],
         tools=[TOOL],
         tool_choice={"type": "function", "function": {"name": "get_weather"}},
     ).choices[0]

@@ -15,7 +15,11 @@ import msgspec
 import psutil
 import pytest
 from openai import APIError, OpenAI
-from openai.types.chat import ChatCompletionChunk
+from openai.types.chat import (
+    ChatCompletionChunk,
+    ChatCompletionFunctionToolParam,
+    ChatCompletionMessageParam,
+)
 
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, fetch, gone, wait
@@ -289,3 +293,39 @@ def test_nothing_that_was_said_is_in_the_log(served: Roost, openai: Client) -> N
         text = log.read_text("utf-8", "replace")
         assert canary not in text
         assert len(said) < 12 or said not in text
+
+
+def test_a_real_model_is_held_to_a_schema_and_to_calls(served: Roost, openai: Client) -> None:
+    """A model this small keeps to a schema, and makes the call that is demanded, every time."""
+    create = openai(served.url()).chat.completions.create
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Paris", "Oslo"]}, "hot": {"type": "boolean"}},
+        "required": ["city", "hot"],
+        "additionalProperties": False,
+    }
+    asked: ChatCompletionMessageParam = {"role": "user", "content": "Name a city."}
+    held = create(
+        model=MODEL,
+        messages=[asked],
+        response_format={
+            "type": "json_schema",
+            "json_schema": {"name": "city", "strict": True, "schema": schema},
+        },
+        max_tokens=40,
+    ).choices[0]
+    found = json.loads(held.message.content or "")
+    assert held.finish_reason == "stop"
+    assert (found["city"] in ("Paris", "Oslo"), type(found["hot"])) == (True, bool)
+
+    tool: ChatCompletionFunctionToolParam = {
+        "type": "function",
+        "function": {"name": "go_to", "parameters": schema},
+    }
+    called = create(
+        model=MODEL, messages=[asked], tools=[tool], tool_choice="required", max_tokens=40
+    ).choices[0]
+    (call,) = called.message.tool_calls or []
+    assert call.type == "function"
+    assert called.finish_reason == "tool_calls"
+    assert set(json.loads(call.function.arguments)) == {"city", "hot"}

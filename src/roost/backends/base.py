@@ -8,7 +8,8 @@ What every runtime promises (and `roost.testing.conformance` checks):
 
 1. Order. A stream yields `Started`, any number of `PrefillProgress` and `Delta`, then exactly one
    of `Finished` and `Failed`, then nothing.
-2. Text. A delta never splits a character; no stop string, and no part of one that matched, is ever
+2. Text. A delta never splits a character; one that the answer ends within is one U+FFFD. No stop
+   string, and no part of one that matched, is ever
    yielded; text held back because it might begin a stop string is released when that is ruled out.
 3. Limits. At most `limit` tokens are generated, whatever the request says.
 4. Usage. `prompt_tokens`, `cached_tokens` and `completion_tokens` are the runtime's own counts and

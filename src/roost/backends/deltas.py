@@ -48,12 +48,15 @@ class Deltas:
         clear, self.stop_text = self._filter.push(text)
         return self._way.push(_Group(self._taken_chars, tokens, ids, choices), clear)
 
-    def finish(self) -> Delta | None:
+    def finish(self, half: str = "") -> Delta | None:
         """End the answer; return text still held and tokens not yet told, if there are any.
+
+        `half` stands for a character that the answer ends within, "" where it does not.
 
         A token without text, such as the one that ends a turn, is told in a delta without text.
         """
-        return self._way.finish(self._filter.finish())
+        half = half if self.stop_text is None else ""
+        return self._way.finish(self._filter.finish() + half)
 
     def cut(self) -> int:
         """End the answer where it may be gone on with: nothing more goes out.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+import msgspec
+
 from roost.backends import checks
 from roost.core.model import Capabilities
-from roost.core.request import Constraint, GenerateRequest
+from roost.core.request import Constraint, GenerateRequest, JsonSchema
+from roost.errors import RoostError
 from roost.text.constraints import rules_of
 from roost.text.gbnf import Rules, written
 
@@ -47,6 +50,21 @@ class Formats:
         if len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
         return found
+
+    async def demanded(self, request: GenerateRequest, schema: str) -> GenerateRequest:
+        """Hold a request to a call that is demanded of it, as far as the backend can.
+
+        Where it cannot, or cannot follow the tools' schemas, the call is begun all the same, and
+        whoever reads the answer judges what became of it.
+        """
+        if not schema or not self._claims.json_schema or request.constraint is not None:
+            return request
+        held = msgspec.structs.replace(request, constraint=JsonSchema(schema))
+        try:
+            await self.of(held)
+        except RoostError:
+            return request
+        return held
 
 
 def _worked_out(constraint: Constraint) -> Format:

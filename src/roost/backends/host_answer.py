@@ -110,7 +110,7 @@ class Answer:
 
     def _finished(self, reason: FinishReason) -> list[StreamEvent]:
         self.over = True
-        rest = self._deltas.finish()
+        rest = self._deltas.finish(self._utf8.finish())
         end = Finished(reason, self._usage(), self._deltas.stop_text)
         return [rest, end] if rest else [end]
 

@@ -76,11 +76,11 @@ class HostedRuntime:
         self._check_alive()
         checks.check_request(request)
         checks.check_claimed(request, self._claims)
-        tokens, reading = await self._prompts.tokens(request)
-        tokens += request.said
+        prompted = await self._prompts.tokens(request)
+        tokens = prompted.tokens + request.said
         checks.check_tokens(tokens, self._loaded.vocab_size)
         limit = checks.limit_of(request, len(tokens), self._loaded.ctx)
-        return Prepared(request, tokens, limit, reading)
+        return Prepared(request, tokens, limit, prompted.reading)
 
     @asynccontextmanager
     async def open(

@@ -18,6 +18,7 @@ from roost.core.events import (
 )
 from roost.core.request import GenerateRequest
 from roost.errors import Failure
+from roost.text.utf8 import HALF
 
 LOGPROB_MIN = -9999.0
 """Stands for minus infinity, which JSON cannot write and llama.cpp writes as null."""
@@ -100,6 +101,7 @@ class Answer:
         self._cached: int | None = None
         self._steps = steps
         self._top = request.top_logprobs
+        self._textless = False
         self._waiting: _Said | None = None
         self._by_token = request.return_tokens
         self._deltas = Deltas(request.stop, by_token=request.return_tokens)
@@ -173,7 +175,9 @@ class Answer:
         choices = (
             () if self._top is None else tuple(map(self._choice, said.completion_probabilities))
         )
-        delta = self._deltas.push(said.content, self._new(said), choices, ids)
+        new = self._new(said)
+        self._textless = not said.content and (new > 0 or self._textless)
+        delta = self._deltas.push(said.content, new, choices, ids)
         events: list[StreamEvent] = [delta] if delta else []
         if self._deltas.stop_text is not None:
             events += self._finished("stop")
@@ -182,11 +186,15 @@ class Answer:
     def _on_final(self, said: _Said) -> list[StreamEvent]:
         self.slot_free = True
         self.timings = said.timings
-        return self._finished("length" if said.stop_type == "limit" else "stop")
+        if said.stop_type != "limit":
+            return self._finished("stop")
+        # A server keeps bytes that are no character yet to itself, and at a limit for good. Only
+        # the counts tell: its last tokens have no text.
+        return self._finished("length", HALF if self._textless else "")
 
-    def _finished(self, reason: FinishReason) -> list[StreamEvent]:
+    def _finished(self, reason: FinishReason, half: str = "") -> list[StreamEvent]:
         self.over = True
-        rest = self._deltas.finish()
+        rest = self._deltas.finish(half)
         end = Finished(reason, self._usage(), self._deltas.stop_text)
         return [rest, end] if rest else [end]
 

@@ -118,14 +118,15 @@ class LlamaRuntime:
         checks.check_request(request)
         await self._formats.of(request)
         try:
-            tokens, reading = await self._prompts.tokens(request)
+            prompted = await self._prompts.tokens(request)
         except Lost:
             raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
-        tokens += request.said
+        tokens = prompted.tokens + request.said
         checks.check_tokens(tokens, self._facts.vocab_size)
         checks.check_biases(request.sampling, self._facts.vocab_size)
         limit = checks.limit_of(request, len(tokens), self._facts.ctx)
-        return Prepared(request, tokens, limit, reading)
+        held = await self._formats.demanded(request, prompted.schema)
+        return Prepared(held, tokens, limit, prompted.reading)
 
     @asynccontextmanager
     async def open(

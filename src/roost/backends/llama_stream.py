@@ -13,6 +13,7 @@ from roost.backends.llama_answer import FINAL_FIELDS, Answer, Timings
 from roost.backends.llama_http import Exchange, Lost
 from roost.backends.llama_link import Link
 from roost.core.events import StreamEvent
+from roost.core.reading import marks_of
 from roost.errors import Failure, fail
 from roost.text.sse import SseEvent, SseParser
 
@@ -154,6 +155,9 @@ def completion(prepared: Prepared, use: SlotUse) -> dict[str, object]:
     }
     if request.return_tokens:
         body["return_tokens"] = True
+    if prepared.reading is not None:
+        # Where these are tokens that steer the model, a server would not write them as text.
+        body["preserved_tokens"] = marks_of(prepared.reading)
     if request.top_logprobs is not None:
         body["n_probs"] = max(1, request.top_logprobs)
     if sampling.seed is not None:

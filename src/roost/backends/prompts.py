@@ -33,6 +33,14 @@ class PromptLimits(NamedTuple):
     ctx: int
 
 
+class Prompted(NamedTuple):
+    """A prompt's tokens, how the answer is to be read, and the schema of a demanded call or ""."""
+
+    tokens: tuple[int, ...]
+    reading: Reading | None = None
+    schema: str = ""
+
+
 class Prompts:
     """Makes prompts for one runtime; `renderer` is None for a model that cannot chat."""
 
@@ -43,27 +51,25 @@ class Prompts:
         self._tokenize = tokenize
         self._limits = limits
 
-    async def tokens(self, request: GenerateRequest) -> tuple[tuple[int, ...], Reading | None]:
-        """Give the tokens, the first one once, and how the answer is to be read.
-
-        Raises what a runtime's `prepare` may raise.
-        """
+    async def tokens(self, request: GenerateRequest) -> Prompted:
+        """Give the tokens, the first one once. Raises what a runtime's `prepare` may raise."""
         prompt, (bos, longest, ctx) = request.prompt, self._limits
         if isinstance(prompt, TokensPrompt):
-            return prompt.tokens, None
+            return Prompted(prompt.tokens)
         if isinstance(prompt, TextPrompt):
             checks.check_size(request, [prompt.text], longest, ctx)
-            return bos + await self._tokenize([prompt.text], special=False), None
-        rendered = await self._rendered(prompt)
+            return Prompted(bos + await self._tokenize([prompt.text], special=False))
+        rendered = await self._rendered(prompt, exact=request.constraint is not None)
         checks.check_size(request, rendered.pieces, longest, ctx)
         tokens = await self._tokenize(rendered.pieces, special=True)
         # Many templates print the BOS themselves, and a second one makes models stutter.
-        return tokens if tokens[: len(bos)] == bos else bos + tokens, rendered.reading
+        tokens = tokens if tokens[: len(bos)] == bos else bos + tokens
+        return Prompted(tokens, rendered.reading, rendered.schema)
 
-    async def _rendered(self, prompt: ChatPrompt) -> Rendered:
+    async def _rendered(self, prompt: ChatPrompt, *, exact: bool) -> Rendered:
         if self._renderer is None:
             message = "The model has no chat template: it can complete text, but it cannot chat."
             raise fail("unsupported", message, param="messages")
         # A date without a time, so that the same conversation has the same prefix all day.
         today = dt.datetime.now().astimezone().date().isoformat()
-        return await self._renderer.render(prompt, today)
+        return await self._renderer.render(prompt, today, exact=exact)

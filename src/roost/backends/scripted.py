@@ -41,11 +41,10 @@ from roost.core.events import (
     merge_deltas,
 )
 from roost.core.model import Capabilities, Manifest, RuntimeKey
-from roost.core.reading import Reading
 from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
 from roost.errors import RoostError, fail
 from roost.text.control import ControlTokens
-from roost.text.endings import THINK_MARKS, Ending
+from roost.text.endings import THINK_MARKS, Ending, Rendered
 from roost.text.gbnf import Rules
 from roost.text.gbnf_match import matches, shortest
 from roost.text.offers import told
@@ -164,13 +163,14 @@ class ScriptedRuntime:
         self._check_alive()
         checks.check_request(request)
         await self._formats.of(request)
-        tokens, reading = _tokens(request)
+        tokens, ending = _tokens(request)
         checks.check_tokens(tokens, VOCAB_SIZE)
         script_in(tokens, self._script)
         tokens += request.said
         checks.check_tokens(tokens, VOCAB_SIZE)
         limit = checks.limit_of(request, len(tokens), self._ctx)
-        return Prepared(request, tokens, limit, reading)
+        held = await self._formats.demanded(request, ending.schema if ending else "")
+        return Prepared(held, tokens, limit, ending.reading if ending else None)
 
     @asynccontextmanager
     async def open(
@@ -278,7 +278,7 @@ class _Run:
                     yield delta
                 if self._deltas.stop_text is not None or self._full():
                     break
-            if delta := self._deltas.finish():
+            if delta := self._deltas.finish(self._utf8.finish()):
                 yield delta
         except RoostError as error:
             self.over = True
@@ -377,7 +377,7 @@ def script_in(tokens: tuple[int, ...], default: Script) -> Script:
         raise fail("bad_request", f"The script is wrong: {error}", param="messages") from None
 
 
-def _tokens(request: GenerateRequest) -> tuple[tuple[int, ...], Reading | None]:
+def _tokens(request: GenerateRequest) -> tuple[tuple[int, ...], Rendered | None]:
     prompt = request.prompt
     if isinstance(prompt, TokensPrompt):
         return prompt.tokens, None
@@ -390,9 +390,9 @@ def _tokens(request: GenerateRequest) -> tuple[tuple[int, ...], Reading | None]:
         (TURN, *_bytes(f"{message.role}\n{message.content}"), END)
         for message in told(prompt, system=True)
     )
-    ending = _ENDING.of("", prompt, begun, exact=False)
+    ending = _ENDING.of("", prompt, begun, exact=request.constraint is not None)
     last = _bytes("".join(ending.pieces))
-    return (BOS, *chain.from_iterable(turns), TURN, *b"assistant\n", *last), ending.reading
+    return (BOS, *chain.from_iterable(turns), TURN, *b"assistant\n", *last), ending
 
 
 def _prompt(prepared: Prepared) -> tuple[int, ...]:

@@ -28,3 +28,8 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
 
 PLAIN = Reading()
 """All of it is text."""
+
+
+def marks_of(reading: Reading) -> tuple[str, ...]:
+    """List the marks that have to be in an answer's text for it to be read."""
+    return (*(reading.think or ()), *(reading.call or ()))

@@ -7,6 +7,7 @@ from roost.core.request import ChatPrompt, GenerateRequest
 from roost.dialects import fields
 from roost.dialects import openai_options as shared
 from roost.dialects.json_body import JsonObject, parse_object
+from roost.dialects.openai_formats import read_format
 from roost.dialects.openai_messages import goes_on, read_messages
 from roost.dialects.openai_tools import read_offer
 from roost.errors import fail
@@ -24,7 +25,6 @@ _KNOWN = shared.SHARED_FIELDS | {
     "chat_template_kwargs",
 }
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-_JSON_FORMATS = ("json_object", "json_schema")
 
 
 def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
@@ -34,12 +34,14 @@ def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
     """
     sent = parse_object(body)
     model = shared.read_model(sent)
-    shared.refuse_logit_bias(sent)
     _refuse_function_call(sent)
-    _refuse_formats(sent)
     messages, ignored = read_messages(sent)
     thinking, effort = _thinking(sent, ignored)
     offer = read_offer(sent, ignored.add)
+    constraint = read_format(sent)
+    if constraint is not None and offer is not None and offer.mode != "none":
+        message = "'response_format' holds the whole answer to JSON, so it cannot call 'tools'."
+        raise fail("unsupported", message, param="response_format")
     top_logprobs = _top_logprobs(sent)
     request = GenerateRequest(
         model=ModelId(model or ""),
@@ -49,6 +51,7 @@ def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
         sampling=shared.read_sampling(sent),
         top_logprobs=top_logprobs,
         ignore_eos=fields.flag(sent, "ignore_eos") or False,
+        constraint=constraint,
     )
     ignored = ignored | shared.unknown_names(sent, _KNOWN)
     return shared.translated(sent, request, ignored, strict=strict)
@@ -86,14 +89,3 @@ def _thinking(sent: JsonObject, ignored: set[str]) -> tuple[bool | None, str]:
     if effort == "none":
         return thinking or False, ""
     return thinking, effort
-
-
-def _refuse_formats(sent: JsonObject) -> None:
-    """Refuse a format that nothing would enforce."""
-    kind = fields.mapping(sent, "response_format").get("type", "text")
-    if kind in _JSON_FORMATS:
-        message = f"'response_format' of the type '{kind}' is not supported yet."
-        raise fail("unsupported", message, param="response_format")
-    if kind != "text":
-        message = "'response_format' must have the type 'text'."
-        raise fail("bad_request", message, param="response_format")

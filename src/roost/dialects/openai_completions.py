@@ -25,7 +25,6 @@ def read_completion(body: bytes, *, strict: bool = False) -> shared.Translated:
     sent = parse_object(body)
     model = shared.read_model(sent)
     _refuse_best_of(sent)
-    shared.refuse_logit_bias(sent)
     _refuse_echo_and_suffix(sent)
     top_logprobs = fields.whole(sent, "logprobs", 0, shared.TOP_LOGPROBS_MAX)
     request = GenerateRequest(

@@ -7,6 +7,7 @@ negative or 64-bit `seed` is taken modulo 2**32; `stop` holds up to 16 strings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 import msgspec
@@ -23,8 +24,11 @@ MODEL_CHARS_MAX = 256
 TOP_LOGPROBS_MAX = 20
 CHOICES_MAX = 16
 CACHE_KEY_CHARS_MAX = 256
+BIASES_MAX = 4096
 IGNORED_NAMES_MAX = 32
 IGNORED_NAME_CHARS_MAX = 64
+
+_TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)
 
 SHARED_FIELDS = frozenset(
     {
@@ -122,6 +126,7 @@ def read_sampling(body: JsonObject) -> Sampling:
         seed=None if seed is None else seed % 2**32,
         presence_penalty=fields.number(body, "presence_penalty", -2, 2),
         frequency_penalty=fields.number(body, "frequency_penalty", -2, 2),
+        logit_bias=_read_biases(body),
     )
 
 
@@ -152,10 +157,20 @@ def read_stop(body: JsonObject) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def refuse_logit_bias(body: JsonObject) -> None:
-    """Refuse a bias that would be ignored; an empty one changes nothing."""
-    if fields.mapping(body, "logit_bias"):
-        raise fail("unsupported", "'logit_bias' is not supported.", param="logit_bias")
+def _read_biases(body: JsonObject) -> tuple[tuple[int, float], ...]:
+    """Read what is added to the chances of tokens, by id; null and {} are none."""
+    sent = fields.mapping(body, "logit_bias")
+    if len(sent) > BIASES_MAX:
+        message = f"'logit_bias' may hold {BIASES_MAX} tokens, got {len(sent)}."
+        raise fail("bad_request", message, param="logit_bias")
+    found = []
+    for token in sent:
+        bias = fields.number(sent, token, -100, 100)
+        if bias is None or not _TOKEN_ID.fullmatch(token):
+            wanted = "token ids, each with a number from -100 to 100"
+            raise fields.wrong("logit_bias", wanted, token)
+        found.append((int(token), bias))
+    return tuple(found)
 
 
 def translated(

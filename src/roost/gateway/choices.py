@@ -17,6 +17,7 @@ from roost.errors import fail
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.said import said_for
 from roost.gateway.chorus import Chorus
+from roost.gateway.entry import settled
 from roost.gateway.scribe import StreamScribe, WholeScribe
 from roost.gateway.turn import Turn
 
@@ -54,6 +55,7 @@ class Choices:
         """Have them all arrive; `first` is the first of the choices."""
         chorus = Chorus(exchange, dialect.ends(first))
         request, terms = asked
+        terms = settled(terms, request)
         turns = []
         for number in range(first.options.choices):
             choice = msgspec.structs.replace(first, index=number, alone=False)

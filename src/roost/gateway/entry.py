@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from roost.core.request import GenerateRequest, Terms
+from roost.core.request import ChatPrompt, GenerateRequest, Terms
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.said import said_for
 from roost.gateway.asked import (
@@ -85,10 +85,8 @@ class Entry:
 
     def turn(self, call: Call, order: Order) -> Turn:
         """Make the turn, with everything between it and its client; it has not begun."""
-        held, lifelines, terms = order.held, self._lifelines, order.terms
-        if order.request.constraint is not None:
-            # Whoever would go on with it does not know how far the format has got.
-            terms = msgspec.structs.replace(terms, on_loss="error")
+        held, lifelines = order.held, self._lifelines
+        terms = settled(order.terms, order.request)
         said = said_for(terms, order.relay.replay_max_tokens)
         streamed = order.whole is None
         relay = Relay(order.relay, streamed=streamed, now=self._mind.now_s, said=said)
@@ -108,6 +106,16 @@ class Entry:
     def goes_on(self, turn: Turn, key: ConversationKey, *, named: bool) -> None:
         """Tell the client of this turn a token by which its conversation goes on."""
         turn.session = partial(self._identity.token, key=key, named=named)
+
+
+def settled(terms: Terms, request: GenerateRequest) -> Terms:
+    """Leave out of the terms what cannot be had with this request."""
+    prompt = request.prompt
+    calls = isinstance(prompt, ChatPrompt) and prompt.offer is not None
+    if request.constraint is None and not calls:
+        return terms
+    # Whoever would go on with the answer does not know how far its format, or a call, has got.
+    return msgspec.structs.replace(terms, on_loss="error")
 
 
 def terms_of(

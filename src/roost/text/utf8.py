@@ -10,6 +10,9 @@ import codecs
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
+HALF = "\ufffd"
+"""Stands for a character whose bytes are not all there."""
+
 
 class Utf8Decoder:
     """An incremental decoder; invalid bytes become U+FFFD, as the Unicode standard recommends."""

@@ -118,6 +118,14 @@ def turns_of(opened: Open) -> tuple[Message, ...]:
     plain = request.top_logprobs is None and request.continuation is None
     if not isinstance(prompt, ChatPrompt) or not plain or request.ignore_eos:
         return ()
+    if request.constraint is not None or request.sampling.logit_bias or not _is_talk(prompt):
+        return ()
     last = prompt.messages[-1].role
     handed = last == "assistant" and request.max_tokens == 1
     return prompt.messages if last == "user" or handed else ()
+
+
+def _is_talk(prompt: ChatPrompt) -> bool:
+    """Whether nothing but words was said and is asked for: no tools, no beginning of an answer."""
+    tools = any(message.calls or message.role == "tool" for message in prompt.messages)
+    return prompt.offer is None and not prompt.continues and not tools
