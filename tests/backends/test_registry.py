@@ -105,6 +105,28 @@ def test_the_installers_records_are_read(
     assert install.command_for(found, "llama").startswith(start)
 
 
+@pytest.mark.parametrize(
+    ("installer", "origin", "argv"),
+    [
+        ("pip", None, [sys.executable, "-P", "-m", "pip", "install", "roost[llama]==1.2"]),
+        (
+            "uv",
+            '{"url": "file:///a%20b/x", "dir_info": {"editable": true}}',
+            ["uv", "pip", "install", "--python", sys.executable, "-e", "/a b/x[llama]"],
+        ),
+    ],
+)
+def test_an_extra_is_added_to_this_copy(
+    installer: str, origin: str | None, argv: list[str], tmp_path: Path
+) -> None:
+    """The same version where it was released, the same folder where it is a checkout."""
+    (tmp_path / "INSTALLER").write_text(installer)
+    (tmp_path / "METADATA").write_text("Metadata-Version: 2.1\nName: roost\nVersion: 1.2\n")
+    if origin is not None:
+        (tmp_path / "direct_url.json").write_text(origin)
+    assert install.argv_for(Distribution.at(tmp_path), "llama") == argv
+
+
 async def test_a_missing_engine_says_what_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from roost.cli import main
+from roost.cli import backends, main
 from roost.core.choice import Choice
+from roost.errors import RoostError
 from tests.store.gguf_writer import tiny
 
 
@@ -68,10 +70,11 @@ def test_what_is_wrong_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -
     """2 for a model and a backend that are not there, and for a model where none belongs."""
     assert run(home, "why", "nobody") == 2
     assert run(home, "why", "--backend", "vllm") == 2
-    assert "there are auto, llama_server, scripted" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as ended:
-        run(home, "list", "tiny")
-    assert ended.value.code == 2
+    assert "there are auto, " in capsys.readouterr().err
+    for words in (("list", "tiny"), ("install",)):
+        with pytest.raises(SystemExit) as ended:
+            run(home, *words)
+        assert ended.value.code == 2
 
 
 def test_nothing_installed_is_no_failure(
@@ -80,3 +83,35 @@ def test_nothing_installed_is_no_failure(
     """It says how to begin."""
     assert run(tmp_path, "why") == 0
     assert "roost pull" in capsys.readouterr().out
+
+
+def test_an_installation_is_a_preview_until_it_is_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there needs nothing; what is missing is a command with its size, and not yet done."""
+    assert run(tmp_path, "install", "scripted") == 0
+    assert capsys.readouterr().out == "scripted is usable already\n"
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    code = run(tmp_path, "install", "llama_server")
+    told = capsys.readouterr()
+    # A copy of roost that nobody has installed cannot add anything to itself; it says what to type.
+    assert "pip install" in (told.out if code == 0 else told.err)
+    assert run(tmp_path, "install", "llama_server", "--execute", "--offline") == 2
+
+
+def test_what_cannot_be_installed_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2 for a backend that there is not, and for one that no package would help."""
+    assert run(tmp_path, "install", "nothing") == 2
+    assert "there are " in capsys.readouterr().err
+    assert run(tmp_path, "install", "llama_server", "--llama-server", str(tmp_path / "x")) == 2
+    assert "there is no such program" in capsys.readouterr().err
+
+
+def test_an_installer_that_fails_is_a_failure(tmp_path: Path) -> None:
+    """Its exit code becomes 1, and its absence is said."""
+    assert backends.run([sys.executable, "-c", ""]) == 0
+    assert backends.run([sys.executable, "-c", "raise SystemExit(7)"]) == 1
+    with pytest.raises(RoostError, match="No such file"):
+        backends.run([str(tmp_path / "none")])

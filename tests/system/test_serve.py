@@ -55,6 +55,18 @@ def test_the_official_client_chats_completes_and_lists(start: Start, openai: Cli
     assert completion.usage is not None
     assert completion.usage.completion_tokens == 2
 
+    # What its node says of itself comes with its first look at the machine, after it has joined.
+    def promised() -> dict[str, str]:
+        nodes = json.loads(fetch(url, "/roost/v1/capabilities"))["data"]["nodes"]
+        models = [model for node in nodes for model in node["models"]]
+        return {p["id"]: p["status"] for model in models for p in model["promises"]}
+
+    wait(lambda: promised().get("generation.chat") == "supported", "the node has looked at itself")
+    assert promised()["generation.logprobs"] == "unsupported"
+    told = json.loads(fetch(url, "/roost/v1/observability"))["data"]
+    assert (told["totals"]["completed"], told["totals"]["errors"]) == (3, 0)
+    assert told["memory"][0]["host"]["capacity_bytes"] > 0
+
     assert [model.id for model in client.models.list()] == [MODEL]
     assert client.models.retrieve(MODEL).owned_by == "roost"
 

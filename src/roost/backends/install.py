@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -15,6 +17,7 @@ class _Folder(msgspec.Struct):
 
 
 class _Origin(msgspec.Struct):
+    url: str = ""
     dir_info: _Folder | None = None
 
 
@@ -24,6 +27,34 @@ def install_command(extra: str) -> str:
         return command_for(distribution("roost"), extra)
     except PackageNotFoundError:
         return command(extra, tool="pip", editable=True)
+
+
+def install_argv(extra: str) -> list[str] | None:
+    """Give the program and arguments that add `extra` to this very copy of roost.
+
+    None where roost was not installed, so that nobody knows how to.
+    """
+    try:
+        return argv_for(distribution("roost"), extra)
+    except PackageNotFoundError:
+        return None
+
+
+def argv_for(found: Distribution, extra: str) -> list[str]:
+    """Write them for a copy of roost as its installer has recorded it, with this Python."""
+    tool = (found.read_text("INSTALLER") or "pip").strip()
+    pip = [sys.executable, "-P", "-m", "pip", "install"]
+    if tool == "uv":
+        pip = ["uv", "pip", "install", "--python", sys.executable]
+    if _editable(found):
+        # Where it lies, since whoever types may be anywhere.
+        return [*pip, "-e", f"{_folder(found)}[{extra}]"]
+    return [*pip, f"roost[{extra}]=={found.version}"]
+
+
+def _folder(found: Distribution) -> str:
+    origin = msgspec.json.decode(found.read_text("direct_url.json") or "{}", type=_Origin)
+    return unquote(urlsplit(origin.url).path)
 
 
 def command_for(found: Distribution, extra: str) -> str:

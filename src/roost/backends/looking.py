@@ -37,13 +37,17 @@ def llama_found(server_path: str) -> Found:
 def library_found(library: Library) -> Found:
     """Look for everything that a hosted library needs."""
     if not all(find_spec(module) for module in library.imports):
-        command = install_command(library.extra)
-        return Found(usable=False, why=f"{library.title} is not installed", command=command)
+        return _missing(library.title, library.extra)
     try:
         version = distribution(library.imports[0]).version if library.imports else None
     except PackageNotFoundError:
         version = None
     return Found(usable=True, version=version)
+
+
+def _missing(engine: str, extra: str) -> Found:
+    why = f"{engine} is not installed"
+    return Found(usable=False, why=why, command=install_command(extra), extra=extra)
 
 
 def _program(path: str) -> Found:
@@ -57,8 +61,7 @@ def _program(path: str) -> Found:
 
 def _wheel(package: str, extra: str, engine: str) -> Found:
     if find_spec(package) is None:
-        command = install_command(extra)
-        return Found(usable=False, why=f"{engine} is not installed", command=command)
+        return _missing(engine, extra)
     try:
         found = distribution(package)
     except PackageNotFoundError:

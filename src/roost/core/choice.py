@@ -18,7 +18,8 @@ class Found(msgspec.Struct, frozen=True):
     """What there is of a backend on this machine, as far as a look without running it tells.
 
     `why` says what is in the way, "" where nothing is; `command` is what to type then, "" where
-    typing does not help. `version` is None where nobody knows.
+    typing does not help, and `extra` the set of optional dependencies that it adds. `version` is
+    None where nobody knows.
     """
 
     usable: bool
@@ -26,6 +27,7 @@ class Found(msgspec.Struct, frozen=True):
     accelerator: Accelerator = "cpu"
     why: str = ""
     command: str = ""
+    extra: str = ""
 
 
 class Trait(msgspec.Struct, frozen=True):
