@@ -116,6 +116,14 @@ def test_python_files_that_are_not_there_are_found() -> None:
     assert files_that_are_not(text) == ["core/nothing.py"]
 
 
+def test_the_tests_of_the_law_exist() -> None:
+    """The page about many models names fifteen tests by number, and all that it names are there."""
+    text = read("docs/concurrency.md")
+    assert list(missing_proofs(text)) == []
+    rows = re.findall(r"^\| (\d+) \|.*`tests/\S+::test_", text, re.MULTILINE)
+    assert rows == [str(number) for number in range(1, 16)]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "src/roost").glob("*/README.md")))
 def test_a_rooms_own_document_names_all_its_modules(path: Path) -> None:
     """The table has a line for every module of the room, and none for modules that are gone."""
