@@ -288,7 +288,7 @@ class Completion:
             "timings": {
                 "cache_n": cached,
                 "prompt_n": total - cached,
-                "prompt_ms": 1.0,
+                "prompt_ms": 1.0 + self.server.model.get("prefill_ms", 0) * (total - cached),
                 "predicted_n": self.count,
                 "predicted_ms": 2.0,
             },

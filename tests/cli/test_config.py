@@ -95,7 +95,12 @@ def test_other_verbs_tell_everything_too(
 
 def test_options_of_single_models_stand_on_the_common_ones() -> None:
     """What is not said of a model is as for all; 0 slots is the common number."""
-    flags = {"ctx": "100", "slots": "3", "model_options": "a.ctx=5,a.threads=2,b.slots=0,a.ctx=7"}
+    flags = {
+        "step_budget_ms": "0",
+        "ctx": "100",
+        "slots": "3",
+        "model_options": "a.ctx=5,a.threads=2,b.slots=0,a.ctx=7",
+    }
     settings = load({}, flags, "", Machine(8, "/x")).settings
     assert own_options(settings) == {
         "a": RuntimeOptions(7, 3, 256, 2),

@@ -22,7 +22,8 @@ def options(flags: dict[str, str]) -> RuntimeOptions:
 
 def test_nothing_said_is_nothing_asked() -> None:
     """The defaults of the settings are those of the engine."""
-    assert options({}) == RuntimeOptions(4096, 4, 256, 0)
+    assert options({"step_budget_ms": "0"}) == RuntimeOptions(4096, 4, 256, 0)
+    assert options({}).engine == Engine(step_budget_ms=300)
 
 
 def test_settings_are_options(tmp_path: Path) -> None:
@@ -41,6 +42,7 @@ def test_settings_are_options(tmp_path: Path) -> None:
             "flash_attn": "off",
             "gpu_layers": "7",
             "mmap": "on",
+            "step_budget_ms": "50",
             "main_gpu": "0",
             "kv_offload": "off",
             "projector": str(files[2]),
@@ -59,6 +61,7 @@ def test_settings_are_options(tmp_path: Path) -> None:
         kv_offload=False,
         mmap="on",
         mlock=True,
+        step_budget_ms=50,
         projector=p,
         adapters=(msgspec.structs.replace(a, scale=0.25), b),
         arguments=("--numa", "isolate"),
@@ -67,7 +70,7 @@ def test_settings_are_options(tmp_path: Path) -> None:
 
 def test_one_model_may_differ() -> None:
     """The rest is as for all."""
-    flags = {"gpu_layers": "3", "model_options": "a.gpu_layers=5,b.mlock=on"}
+    flags = {"step_budget_ms": "0", "gpu_layers": "3", "model_options": "a.gpu_layers=5,b.mlock=on"}
     found = own_options(load({}, flags, "", Machine(8, "/x")).settings)
     assert found["a"].engine == Engine(gpu_layers=5)
     assert found["b"].engine == Engine(gpu_layers=3, mlock=True)

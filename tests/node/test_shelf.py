@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.backends.base import Runtime, StartSettings
+from roost.backends.base import Runtime, StartSettings, Telemetry
 from roost.core.engine import Engine, ExtraFile
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.kv import KvLayers, KvShape
@@ -19,6 +19,7 @@ from roost.node.shelf import Shelf, ShelfSettings, digest_of, reading_of
 from roost.store.calibration import Calibration
 from roost.store.home import Home
 from roost.store.inspection import digest
+from roost.store.paces import Paces
 from tests.node.tiny import TinyRuntime
 
 ODD = ModelId("../org/model:1")
@@ -322,3 +323,37 @@ async def test_a_node_that_cannot_write_figures_down_still_has_them(tmp_path: Pa
     with pytest.raises(RoostError):
         await shelf.note(key, 9000)
     assert shelf.offers()[0].measured_bytes == 9000
+
+
+async def test_steps_are_remembered(tmp_path: Path) -> None:
+    """What a runtime tells of its steps is what the next one of its key is started with."""
+
+    class Stepping(Recording):
+        """A backend whose runtimes tell how large their steps are."""
+
+        async def start(
+            self,
+            key: RuntimeKey,
+            manifest: Manifest,
+            settings: StartSettings,
+            on_progress: Callable[[float], None],
+        ) -> Runtime:
+            """Start one with steps of 64 tokens."""
+            runtime = await super().start(key, manifest, settings, on_progress)
+            assert isinstance(runtime, TinyRuntime)
+            runtime.told = Telemetry(step_tokens=64)
+            return runtime
+
+    backend = Stepping("llama_server")
+    start = StartSettings(workdir="", log_path="")
+    own = {"n": RuntimeOptions(engine=Engine(step_budget_ms=0))}
+    common = RuntimeOptions(engine=Engine(step_budget_ms=300))
+    shelf = Shelf(
+        [_manifest(), _manifest("n")],
+        Always(backend),
+        ShelfSettings(common, "/run", "/logs", start, own_options=own),
+    )
+    shelf.pace_with(Paces(Home.open(tmp_path), "cpu"))
+    for model in ("m", "m", "n"):
+        await shelf.start(ModelId(model), RuntimeId("m#1"), lambda _part: None)
+    assert [settings.step_tokens for _, _, settings in backend.asked] == [0, 64, 0]

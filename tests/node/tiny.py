@@ -26,6 +26,7 @@ class TinyRuntime:
         self.stops = 0
         self.entering = asyncio.Event()
         self.states = None
+        self.told: Telemetry | None = None
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """One token per word; `toolong` does not fit, `ponder` takes for ever."""
@@ -81,7 +82,7 @@ class TinyRuntime:
 
     async def telemetry(self) -> Telemetry:
         """Some memory, so that there is something to report."""
-        return Telemetry(rss_bytes=1000)
+        return self.told or Telemetry(rss_bytes=1000)
 
     async def stop(self, grace_s: float) -> None:
         """End at once."""

@@ -87,7 +87,8 @@ class SlotUse(msgspec.Struct, frozen=True):
 class Telemetry(msgspec.Struct, frozen=True):
     """What a runtime knows about itself; unknown is None, never 0.
 
-    `mapped_bytes` of `rss_bytes` are pages of files, which the system could drop.
+    `mapped_bytes` of `rss_bytes` are pages of files, which the system could drop. `step_tokens` is
+    the most prompt tokens that are computed in one step.
     """
 
     live: int | None = None
@@ -96,6 +97,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     prefill_tokens_per_s: float | None = None
     decode_tokens_per_s: float | None = None
     mapped_bytes: int | None = None
+    step_tokens: int | None = None
 
 
 class Died(Protocol):
@@ -204,7 +206,9 @@ class StartSettings(msgspec.Struct, frozen=True):
     `workdir` is a private directory (0700) for sockets; `log_path` receives the child's output, up
     to `log_max_bytes`, and `logs_kept` of the full ones before it are kept.
     `state_folder` is one that the runtime makes for its states and removes, "" for none at all.
-    `memory_max_bytes` is what its process may write to, 0 for all there is.
+    `memory_max_bytes` is what its process may write to, 0 for all there is. `step_tokens` is how
+    many prompt tokens fit the key's `step_budget_ms` here, as `Telemetry` of an earlier runtime of
+    this key has told; 0 has it measured, where the backend can.
     """
 
     workdir: str
@@ -215,6 +219,7 @@ class StartSettings(msgspec.Struct, frozen=True):
     render_output_max_bytes: int = 16 * 1024 * 1024
     state_folder: str = ""
     memory_max_bytes: int = 0
+    step_tokens: int = 0
     log_max_bytes: int = LOG_MAX_BYTES
     logs_kept: int = LOGS_KEPT
 

@@ -15,6 +15,7 @@ from roost.backends.child import start as start_child
 from roost.backends.llama_argv import Launch
 from roost.backends.llama_http import Lost, Place
 from roost.backends.llama_link import Link
+from roost.backends.llama_pace import check_pace
 from roost.backends.llama_places import remove_folder
 from roost.backends.llama_runtime import Belongings, Facts, LlamaRuntime
 from roost.backends.llama_states import LlamaStates, ProbePlan, probed
@@ -72,8 +73,13 @@ class Starting:
         self._renderer = renderer_for(manifest, settings)
         self._child: Child | None = None
 
-    async def run(self, program: Program, on_progress: Callable[[float], None]) -> LlamaRuntime:
-        """Start the program and wait until its model is loaded; raises `load_failed`."""
+    async def run(
+        self, program: Program, on_progress: Callable[[float], None], *, measures: bool
+    ) -> LlamaRuntime:
+        """Start the program and wait until its model is loaded; raises `load_failed`.
+
+        Where it `measures`, raises `SlowError` for steps that take longer than the key allows.
+        """
         child = self._child = await start_child(program)
         launch, renderer = self._launch, self._renderer
         link = Link(child, Place(launch.socket, launch.port, launch.key))
@@ -84,6 +90,9 @@ class Starting:
                     await renderer.warm()
                 await self._until_ready(link, on_progress)
                 facts = await self._facts(link)
+                if measures:
+                    budget_ms = self._key.options.engine.step_budget_ms
+                    await check_pace(link, facts.vocab_size, budget_ms, launch.batch)
                 states = await self._states(link, facts)
         except TimeoutError:
             message = f"The model was not loaded within {self._settings.start_timeout_s:g} s."
@@ -125,7 +134,7 @@ class Starting:
             raise fail("load_failed", "The runtime came up with less context or slots than asked.")
         ctx = min(self._launch.ctx or own_ctx, own_ctx)
         bos, longest = await self._bos(link), self._manifest.max_token_bytes
-        return Facts(ctx, vocab_size, bos, longest, props.build_info)
+        return Facts(ctx, vocab_size, bos, longest, self._launch.batch, props.build_info)
 
     async def _states(self, link: Link, facts: Facts) -> LlamaStates | None:
         """Try whether a slot comes back from a file; models nobody knows are not trusted."""

@@ -49,13 +49,15 @@ CLAIMS = Capabilities(
 class Facts(msgspec.Struct, frozen=True):
     """What a server really has: tokens per slot, ids below `vocab_size`, the BOS to be put first.
 
-    `max_token_bytes` is the longest token's length, 0 where nobody knows. `build` is its own name.
+    `max_token_bytes` is the longest token's length, 0 where nobody knows. `step_tokens` are the
+    most that are computed at once. `build` is its own name.
     """
 
     ctx: int
     vocab_size: int
     bos: tuple[int, ...]
     max_token_bytes: int
+    step_tokens: int
     build: str = ""
 
 
@@ -155,6 +157,7 @@ class LlamaRuntime:
             live=self._live,
             rss_bytes=child.rss_bytes(),
             mapped_bytes=child.mapped_bytes(),
+            step_tokens=self._facts.step_tokens,
         )
 
     async def stop(self, grace_s: float) -> None:

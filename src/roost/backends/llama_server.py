@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,7 @@ from roost.backends.base import StartSettings
 from roost.backends.child import Program
 from roost.backends.install import install_command
 from roost.backends.llama_argv import Launch
+from roost.backends.llama_pace import STEP_MIN, SlowError
 from roost.backends.llama_places import (
     Ports,
     has_unix_sockets,
@@ -35,6 +37,13 @@ from roost.errors import fail
 CHILD = "roost.backends.llama_child"
 HELP_TIMEOUT_S = 20.0
 HELP_MAX_BYTES = 1024 * 1024
+
+
+class Pace(NamedTuple):
+    """How many prompt tokens a server takes in one step, and whether that has to be measured."""
+
+    step: int
+    measures: bool
 
 
 class LlamaServer:
@@ -62,22 +71,49 @@ class LlamaServer:
     ) -> LlamaRuntime:
         """Start a server and wait until the model is loaded; see `base.Backend.start`."""
         on_progress(0.0)
+        best = 0.0
+
+        def further(part: float) -> None:
+            nonlocal best
+            best = max(best, part)
+            on_progress(best)
+
+        known = settings.step_tokens
+        step = min(known or key.options.batch, key.options.batch)
+        measures = not known and key.options.engine.step_budget_ms > 0 and step > STEP_MIN
+        try:
+            runtime = await self._begun(key, manifest, settings, Pace(step, measures), further)
+        except SlowError as slow:
+            # What is in memory already is read a second time in a fraction of the first.
+            pace = Pace(slow.tokens, measures=False)
+            runtime = await self._begun(key, manifest, settings, pace, further)
+        on_progress(1.0)
+        return runtime
+
+    async def _begun(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        pace: Pace,
+        on_progress: Callable[[float], None],
+    ) -> LlamaRuntime:
+        """Start a server that takes such steps; raises `SlowError` if they take too long."""
         folder = private_folder(settings.workdir)
         with Ports() as ports:
             try:
                 wanted = _launch(key, manifest, folder, settings.state_folder)
+                wanted = msgspec.structs.replace(wanted, batch=pace.step)
                 launch, program = await self._plan(wanted, settings, ports)
             except BaseException:
                 remove_folder(folder)
                 raise
             starting = Starting(key, manifest, settings, launch, folder)
             try:
-                runtime = await starting.run(program, on_progress)
+                return await starting.run(program, on_progress, measures=pace.measures)
             except BaseException:
                 await starting.undo()
                 raise
-        on_progress(1.0)
-        return runtime
 
     async def _plan(
         self, launch: Launch, settings: StartSettings, ports: Ports

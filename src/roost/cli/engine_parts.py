@@ -58,6 +58,7 @@ def _engine(values: dict[str, Value]) -> Engine:
         main_gpu=cast("int", values["main_gpu"]),
         kv_offload=words["kv_offload"] == "on",
         mlock=words["mlock"] == "on",
+        step_budget_ms=cast("int", values["step_budget_ms"]),
         projector=_file("projector", words["projector"], 1.0) if words["projector"] else None,
         adapters=tuple(map(_adapter, lists["adapters"])),
         arguments=_arguments(lists["llama_args"]),

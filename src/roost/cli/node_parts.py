@@ -24,6 +24,7 @@ from roost.core.footprint import HOST
 from roost.core.ids import ModelId
 from roost.core.model import Manifest
 from roost.errors import fail
+from roost.node import machine
 from roost.node.about import Describer
 from roost.node.agent import Agent
 from roost.node.choosing import Chooser
@@ -40,6 +41,7 @@ from roost.node.shelf import Shelf, ShelfSettings
 from roost.node.stays import StaySettings
 from roost.observe import logs
 from roost.store.calibration import Calibration
+from roost.store.paces import Paces
 from roost.store.sources import FileSource, parse_source
 from roost.store.states import free_bytes
 from roost.wire.heartbeat import LinkSettings
@@ -75,6 +77,7 @@ NODE_SETTINGS = (
     "kv_offload",
     "mmap",
     "mlock",
+    "step_budget_ms",
     "projector",
     "adapters",
     "llama_args",
@@ -110,6 +113,9 @@ def open_node(
         models, chooser(settings), _shelf_settings(settings, str(stores.home.logs / node), places)
     )
     shelf.weigh_with(Calibration(stores.home), memories(settings))
+    processor = machine.processor()
+    # Steps take as long as this processor, and so many of its cores, take for them.
+    shelf.pace_with(Paces(stores.home, f"{processor.model or 'unknown'} {processor.threads}"))
     # Every start is another instance, so that a gateway can tell a new life from a new link.
     instance = secrets.token_hex(8)
     software = f"roost {__version__}"

@@ -37,6 +37,7 @@ class Settings(NamedTuple):
     kv_offload: str
     mmap: str
     mlock: str
+    step_budget_ms: int
     projector: str
     adapters: tuple[str, ...]
     llama_args: tuple[str, ...]

@@ -59,6 +59,10 @@ _ROWS: tuple[Setting, ...] = (
     _choice("kv_offload", "on off", "Whether llama.cpp keeps KV where its layers are."),
     _choice("mmap", "auto on off", "Whether llama.cpp maps a model's file into memory."),
     _choice("mlock", "off on", "Whether llama.cpp keeps a model's memory from being swapped out."),
+    Setting(
+        *("step_budget_ms", 300, "ms", "About the longest prefill step of llama.cpp; 0 is any."),
+        most=60_000,
+    ),
     Setting("projector", "", "", "A model's file for pictures (mmproj), for llama.cpp."),
     Setting("adapters", (), "", "LoRA files for llama.cpp: FILE.gguf, or FILE.gguf=0.5."),
     Setting("llama_args", (), "", "More arguments of a llama-server binary, behind all others."),

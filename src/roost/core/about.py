@@ -37,6 +37,7 @@ class RuntimeAbout(msgspec.Struct, frozen=True):
 
     `live` counts sequences that hold a slot, the rates are those of its last answer. `states` says
     whether what slots hold could be saved and brought back when that was tried at its start.
+    `step_tokens` of a prompt are computed at once at most.
     """
 
     runtime: RuntimeId
@@ -45,6 +46,7 @@ class RuntimeAbout(msgspec.Struct, frozen=True):
     prefill_tokens_per_s: float | None = None
     decode_tokens_per_s: float | None = None
     states: bool | None = None
+    step_tokens: int | None = None
 
 
 class RuntimeVitals(msgspec.Struct, frozen=True):

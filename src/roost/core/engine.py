@@ -26,7 +26,8 @@ class Engine(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `threads_batch` are for prefill, `ubatch` tokens of a step are computed at once; 0 is as for
     decode, and as many as a step has. `gpu_layers` and `main_gpu` are counted from 0, -1 is the
-    engine's own choice. `projector` makes pictures readable; `adapters` are LoRA. `arguments` are
+    engine's own choice. `step_budget_ms` is about how long a step of prefill may take; 0 is as long
+    as it takes. `projector` makes pictures readable; `adapters` are LoRA. `arguments` are
     for a program, behind all others.
     """
 
@@ -40,6 +41,7 @@ class Engine(msgspec.Struct, frozen=True, omit_defaults=True):
     kv_offload: bool = True
     mmap: MemoryMap = "auto"
     mlock: bool = False
+    step_budget_ms: int = 0
     projector: ExtraFile | None = None
     adapters: tuple[ExtraFile, ...] = ()
     arguments: tuple[str, ...] = ()

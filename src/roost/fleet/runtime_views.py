@@ -85,6 +85,7 @@ def _gauges(line: RuntimeLine) -> Iterator[tuple[str, float]]:
             "rss_bytes": figures.rss_bytes,
             "prefill_tokens_per_second": figures.prefill_tokens_per_s,
             "decode_tokens_per_second": figures.decode_tokens_per_s,
+            "step_tokens": figures.step_tokens,
         }
     for name, value in known.items():
         if value is not None:

@@ -81,4 +81,5 @@ async def _figures(name: RuntimeId, runtime: Runtime) -> RuntimeAbout:
         told.prefill_tokens_per_s,
         told.decode_tokens_per_s,
         states,
+        told.step_tokens,
     )

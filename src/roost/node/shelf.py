@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from roost.backends.base import Runtime, StartSettings
+from roost.backends.base import Backend, Runtime, StartSettings
 from roost.core.engine import Engine, ExtraFile
 from roost.core.footprint import HOST, footprint_of
 from roost.core.kv import KvPlan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from roost.core.model import Manifest
     from roost.node.choosing import Choosing
     from roost.store.calibration import Calibration
+    from roost.store.paces import Paces
 
 Tell: TypeAlias = Callable[[list[ModelOffer]], Awaitable[None]]
 """Tells the node that it offers something else."""
@@ -69,6 +71,7 @@ class Shelf:
         self._calibration: Calibration | None = None
         self._known: tuple[Weighed, ...] = ()
         self._memories: Mapping[str, str] = {}
+        self._paces: Paces | None = None
 
     def tell_with(self, tell: Tell) -> None:
         """Have this hear what is offered when another backend has taken over a model."""
@@ -81,6 +84,10 @@ class Shelf:
         """
         self._calibration, self._memories = calibration, memories
         self._known = calibration.all()
+
+    def pace_with(self, paces: Paces) -> None:
+        """Remember there how large steps of runtimes may be."""
+        self._paces = paces
 
     async def note(self, key: RuntimeKey, measured_bytes: int) -> None:
         """A runtime of this key was seen to take so much; raises `storage_error`."""
@@ -126,13 +133,35 @@ class Shelf:
             await self.check(model)
             key, settings = self._plan(manifest, runtime, backend.name)
             try:
-                return await backend.start(key, manifest, settings, on_progress)
+                return await self._paced(backend, key, manifest, settings, on_progress)
             except RoostError as error:
                 if not self._choosing.on_failed(manifest, backend.name, error.failure):
                     raise
             if self._tell is not None:
                 # What is said of weights and backend has to be true before anybody is served.
                 await self._tell(self.offers())
+
+    async def _paced(
+        self,
+        backend: Backend,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        on_progress: Callable[[float], None],
+    ) -> Runtime:
+        """Start it with steps of the size that was right before; otherwise remember what is."""
+        paces = self._paces
+        if paces is None or not key.options.engine.step_budget_ms:
+            return await backend.start(key, manifest, settings, on_progress)
+        known = await asyncio.to_thread(paces.step_of, key.name)
+        settings = msgspec.structs.replace(settings, step_tokens=known)
+        runtime = await backend.start(key, manifest, settings, on_progress)
+        with contextlib.suppress(RoostError):
+            # What cannot be remembered is measured again.
+            step = (await runtime.telemetry()).step_tokens
+            if step and step != known:
+                await asyncio.to_thread(paces.note, key.name, step)
+        return runtime
 
     def _check_engine(self, manifest: Manifest, backend: str) -> None:
         """Refuse what was said of this very model and takes no effect."""
