@@ -148,6 +148,13 @@ REASONS: dict[str, Kind] = {
         "The model is pinned, is being loaded, or has requests running, so it is not unloaded.",
         "Wait and ask again, allow more time with `--wait`, or unload it with `--force`.",
     ),
+    "state_busy": Kind(
+        Fault.CALLER,
+        409,
+        retryable=True,
+        meaning="The state is in a slot that is in use, or is being moved.",
+        remedy="Ask again when its conversation rests, or allow more time with `wait_s`.",
+    ),
     "request_timeout": _caller(
         408,
         "Headers or body did not arrive within the receipt deadline.",

@@ -27,6 +27,8 @@ from roost.wire.messages import (
     Pull,
     Refused,
     Released,
+    StateOrder,
+    StatesTold,
     Status,
     Vacate,
     Waiting,
@@ -75,6 +77,8 @@ class Puppet:
         self.pulls: list[Pull] = []
         self.unpulled: list[str] = []
         self.orders: list[Order] = []
+        self.state_orders: list[StateOrder] = []
+        self.on_state_order: Callable[[StateOrder], StatesTold | None] | None = None
         self.on_open: Callable[[Open], None] | None = None
         self._pump.start_with(end.start())
 
@@ -141,6 +145,11 @@ class Puppet:
                 self.unpulled.append(message.job)
             case Order():
                 self.orders.append(message)
+            case StateOrder():
+                self.state_orders.append(message)
+                told = self.on_state_order(message) if self.on_state_order else None
+                if told is not None:
+                    self._pump.post(told)
             case Vacate():
                 self.vacant.append(message.vacant)
             case _:

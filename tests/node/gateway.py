@@ -9,6 +9,7 @@ from roost.core.events import Delta, StreamEvent
 from roost.core.ids import ModelId, RequestId, StreamId, TenantId
 from roost.core.request import GenerateRequest, TextPrompt
 from roost.core.snapshots import NodeStatus
+from roost.core.state_views import StateWish
 from roost.errors import Failure
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
@@ -25,6 +26,8 @@ from roost.wire.messages import (
     Open,
     Refused,
     Released,
+    StateOrder,
+    StatesTold,
     Status,
 )
 from roost.wire.pump import Pump, PumpSettings
@@ -48,6 +51,7 @@ class TestGateway:
         self.events: dict[int, list[StreamEvent]] = defaultdict(list)
         self.refused: dict[int, Failure] = {}
         self.released: dict[int, Released] = {}
+        self.told: dict[str, StatesTold] = {}
         self.closed: Close | None = None
         self._last_stream = 0
         self._heard = asyncio.Event()
@@ -71,6 +75,10 @@ class TestGateway:
     def cancel(self, stream: int) -> None:
         """Cancel a stream."""
         self._pump.post(Cancel(StreamId(stream)))
+
+    def order_states(self, job: str, what: StateWish, *states: str, wait_s: float = 0.0) -> None:
+        """Ask for states, or have something done with some."""
+        self._pump.post(StateOrder(job, what, states, wait_s))
 
     def credit(self, stream: int, messages: int) -> None:
         """Grant credit."""
@@ -109,6 +117,8 @@ class TestGateway:
                 self.events[message.stream] += message.events
             case Refused():
                 self.refused[message.stream] = message.failure
+            case StatesTold():
+                self.told[message.job] = message
             case Released():
                 assert message.stream not in self.released
                 self.released[message.stream] = message

@@ -9,7 +9,8 @@ from roost.node.floor import Floor
 from roost.node.floors import Floors
 from roost.node.pace import PaceSettings
 from roost.node.seating import Seating
-from roost.node.sessions import Sessions, SessionSettings
+from roost.node.session_settings import SessionSettings
+from roost.node.sessions import Sessions
 
 ONE, TWO = RuntimeId("m/1"), RuntimeId("m/2")
 

@@ -20,7 +20,7 @@ from roost.core.snapshots import SessionsView
 from roost.node.agent import Agent
 from roost.node.keeping import Keeper, KeepSettings
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.sessions import SessionSettings
+from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.observe import logs
 from roost.store.shelved import Found, reconcile

@@ -9,7 +9,7 @@ from roost.core.ids import SessionId
 from roost.core.snapshots import ModelOffer, SessionsView
 from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run, Unload
 from roost.node.parked import NOBODY
-from roost.node.sessions import SessionSettings
+from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.node.worth import Worth
 from tests.node.kit import ANSWER, FIRST, MODEL, Node, key, offer
@@ -80,8 +80,8 @@ def restored(node: Node, effect: Restore, *, ok: bool = True) -> list[Effect]:
 
 
 def view(node: Node) -> SessionsView:
-    """What the node reports of its sessions."""
-    return node.agent.status().sessions
+    """What the node reports of its sessions, beside what they outlive."""
+    return msgspec.structs.replace(node.agent.status().sessions, persistence="")
 
 
 def test_an_idle_conversation_is_put_aside_and_comes_back() -> None:

@@ -6,7 +6,8 @@ from time import process_time
 
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId, TenantId
-from roost.node.sessions import Sessions, SessionSettings
+from roost.node.session_settings import SessionSettings
+from roost.node.sessions import Sessions
 from roost.node.slots import Content
 
 RUNTIME = RuntimeId("m#1")

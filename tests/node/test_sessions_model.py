@@ -24,7 +24,8 @@ from roost.backends.base import Prepared, SavedState
 from roost.core.ids import RuntimeId, SessionId
 from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run
 from roost.node.seating import Seating
-from roost.node.sessions import Sessions, SessionSettings
+from roost.node.session_settings import SessionSettings
+from roost.node.sessions import Sessions
 from roost.node.slots import pack
 from roost.node.stream import Stream
 from tests.node.kit import key, open_message, request

@@ -10,7 +10,7 @@ from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started,
 from roost.core.ids import SessionId, TenantId
 from roost.errors import Failure
 from roost.node.effects import Effect, Forget, Load, Park, Prepare, Restore, Run, Send, Stop, Unload
-from roost.node.sessions import SessionSettings
+from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
 from tests.node.kit import FIRST, MODEL, Node, key, offer, reason_of
 

@@ -18,7 +18,7 @@ from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.node.agent import Agent
 from roost.node.keeping import KeepSettings
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.sessions import SessionSettings
+from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.observe import logs
 from roost.wire.memory import memory_pair

@@ -23,6 +23,7 @@ VERBS: dict[str, str] = {
     "doctor": "say what is wrong with this machine, and what to do",
     "parameters": "list what a request may ask for, and which backends heed it",
     "estimate": "say what memory a model would take, before it is loaded",
+    "states": "show what nodes keep of conversations; save, restore, erase, pin or prune it",
     "runtime": "show what a running gateway can do, its memory, runtimes and requests",
     "fleet": "show the nodes of a running gateway",
     "placement": "show where models run, and what loading them elsewhere would cost",

@@ -35,7 +35,7 @@ from roost.node.machine import memory
 from roost.node.pace import PaceSettings
 from roost.node.pressure import PressureSettings
 from roost.node.pulls import Puller
-from roost.node.sessions import SessionSettings
+from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.node.shelf import Shelf, ShelfSettings
 from roost.node.stays import StaySettings

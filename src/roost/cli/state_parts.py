@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from roost.backends.base import SavedState
-from roost.core.ids import TenantId
+from roost.core.ids import ModelId, TenantId
 from roost.errors import RoostError, fail
 from roost.node.parked import Kept
 from roost.observe import logs
@@ -102,6 +102,7 @@ def _kept(label: Label, now_unix_s: int, kin: str) -> Kept:
         saved=SavedState(label.tokens, label.size_bytes),
         age_s=max(0.0, float(now_unix_s - label.saved_unix_s)),
         pinned=label.pinned,
+        model=ModelId(label.facts.model),
     )
 
 

@@ -79,7 +79,8 @@ class SessionsView(msgspec.Struct, frozen=True):
     The rest counts since the node's start: `parks` into files, `restores` into slots, `failures` of
     either, what was `forgotten` for want of room or after too long, and `moving_s`, the seconds
     that requests have waited for all that. `dormant` ones are of no runtime that lives now, and
-    `quarantined` files did not verify.
+    `quarantined` files did not verify. `persistence` is what they outlive; "" from a node that does
+    not say so, and does not understand `StateOrder`.
     """
 
     ram: int = 0
@@ -93,6 +94,7 @@ class SessionsView(msgspec.Struct, frozen=True):
     moving_s: float = 0.0
     dormant: int = 0
     quarantined: int = 0
+    persistence: str = ""
 
 
 class PullView(msgspec.Struct, frozen=True):

@@ -41,6 +41,7 @@ from roost.gateway.operations import Operations
 from roost.gateway.ordering import Ordering
 from roost.gateway.reattach import Reattach
 from roost.gateway.routes import Places, Routes
+from roost.gateway.state_desk import StateDesk
 from roost.gateway.tasks import Tasks
 from roost.gateway.worker_views import WorkerViews
 from roost.observe import logs
@@ -109,6 +110,7 @@ class Gateway:
             self.mind, self._archive, self.infer, self._compactor, settings.handover
         )
         self._ordering = Ordering(self.mind, settings.generation.aliases)
+        self._states = StateDesk(self.mind)
         self._gate = Gate(self._allowed(), authorise)
         self._admin = Admin(self.mind, settings.generation.aliases)
         self.front: Front | None = None
@@ -176,6 +178,7 @@ class Gateway:
         self._reattach.give_up()
         self._handovers.close()
         self._ordering.close()
+        self._states.close()
         self.mind.close()
         self.infer.close()
         self._compactor.close()
@@ -189,6 +192,7 @@ class Gateway:
         self._admin.add_to(routes)
         Operations(self.mind, self._reattach, self._ordering).add_to(routes)
         Control(self.mind).add_to(routes)
+        self._states.add_to(routes)
         WorkerViews(self.mind, self._guests, self._tasks, self._caps).add_to(routes)
         self._guests.add_to(routes, self._admit)
         routes.add("POST", "/coordinator/infer", self.infer.infer)

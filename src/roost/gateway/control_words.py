@@ -13,6 +13,7 @@ VERSION_HEADER = b"x-roost-protocol-version"
 ROOT = "/roost/v1/"
 VERBS = ("info", "capabilities", "memory", "runtimes", "observability")
 PATHS = frozenset(f"{ROOT}{verb}".encode() for verb in VERBS)
+_STATES = f"{ROOT}states/".encode()
 HEADERS: Headers = [
     *JSON_BODY,
     (VERSION_HEADER, b"%d.%d" % (MAJOR, MINOR)),
@@ -29,13 +30,20 @@ LIMITS: dict[str, int] = {
     "max_handoff_bytes": 4096,
     "max_ttl_seconds": 2_592_000,
 }
-_CODES = {"bad_request": "invalid_request", "method_not_allowed": "invalid_request"}
+_CODES = {
+    "bad_request": "invalid_request",
+    "method_not_allowed": "invalid_request",
+    "state_busy": "conflict",
+    "node_busy": "resource_exhausted",
+    "node_lost": "unavailable",
+    "storage_error": "internal",
+}
 _PROTOCOL = {"major": MAJOR, "minor": MINOR}
 
 
 def is_control(path: bytes) -> bool:
     """Whether an address, without its base and its query, is of this protocol."""
-    return path.rstrip(b"/") in PATHS
+    return path.rstrip(b"/") in PATHS or (path + b"/").startswith(_STATES)
 
 
 def answer(data: object, request_id: str) -> bytes:

@@ -31,6 +31,8 @@ from roost.wire.messages import (
     Pull,
     Refused,
     Released,
+    StateOrder,
+    StatesTold,
     Status,
     Vacate,
     Want,
@@ -38,7 +40,7 @@ from roost.wire.messages import (
 from roost.wire.pump import Pump, PumpSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from roost.core.snapshots import RuntimeView
     from roost.fleet.effects import Dispatch
@@ -126,6 +128,7 @@ class NodeLink:
         self._listener = listener
         self._tickets: dict[StreamId, Ticket] = {}
         self._streams: dict[tuple[RequestId, int], StreamId] = {}
+        self._asked: dict[str, Callable[[StatesTold | None], None]] = {}
         self._last_stream = 0
         self._backends: dict[str, str] = {}
         self._ready: frozenset[RuntimeId | None] = frozenset()
@@ -194,6 +197,15 @@ class NodeLink:
             self._pump.post(CancelPull(job))
         return understood
 
+    def ask(self, order: StateOrder, told: Callable[[StatesTold | None], None]) -> None:
+        """Ask about states; `told` is called once, with None where the link ends before."""
+        self._asked[order.job] = told
+        self._pump.post(order)
+
+    def unask(self, job: str) -> None:
+        """Whoever asked this waits no longer."""
+        self._asked.pop(job, None)
+
     def vacate(self, *, vacant: bool) -> None:
         """Say whether anybody comes back through this gateway to what the node holds."""
         self._pump.post(Vacate(vacant))
@@ -224,6 +236,9 @@ class NodeLink:
             return (await self._pump.run()).failure
         finally:
             self._listener.node_left(self)
+            asked, self._asked = self._asked, {}
+            for told in asked.values():
+                told(None)
 
     async def _deliver(self, message: FromNode) -> None:
         match message:
@@ -233,6 +248,10 @@ class NodeLink:
             case Status():
                 self._backends = {view.model: view.backend for view in message.status.runtimes}
                 self._listener.node_status(self, message)
+            case StatesTold():
+                told = self._asked.pop(message.job, None)
+                if told is not None:
+                    told(message)
             case Events() | Phase() | Refused() | Released():
                 self._on_stream(message, self._tickets[message.stream])
             case _:

@@ -14,6 +14,7 @@ effects to be performed, in order. What a shell (or a simulated world) owes the 
     Park     `on_parked`, within a time that the shell bounds, whatever became of the slot's content
     Restore  `on_restored`, the same way
     Demote   `on_demoted`, sooner or later, also when its runtime has gone meanwhile
+    Promote  `on_promoted`, the same way
     death    `on_runtime_gone`, once, for every loaded runtime, however it ended
 
 A report that crosses an effect on the way comes too late, and what comes too late changes nothing.
@@ -34,10 +35,10 @@ from roost.core.events import StreamEvent
 from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
 from roost.core.snapshots import ModelOffer, NodeStatus, PullView
 from roost.errors import Failure
-from roost.node import refusals
-from roost.node.boarding import no_model
+from roost.node import guard, refusals
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Restore, StreamKey
+from roost.node.errands import Errands
 from roost.node.fence import Fences
 from roost.node.orders import Orders
 from roost.node.parked import Kept
@@ -48,7 +49,7 @@ from roost.node.stalls import Stalls
 from roost.node.statistics import AgentStatistics
 from roost.node.views import load_views, runtime_view
 from roost.node.workshop import Workshop
-from roost.wire.messages import Cancel, Credit, Open, Order, Status
+from roost.wire.messages import Cancel, Credit, Open, Order, StateOrder, Status
 
 
 class Agent:
@@ -61,6 +62,7 @@ class Agent:
         self._workshop = Workshop(settings, self._desk, self._outgoing)
         self._orders = Orders(self._workshop)
         self._relief = Relief(settings.pressure, self._workshop, self._outgoing)
+        self._errands = Errands(self._workshop, self._outgoing)
         self._workshop.offers = {offer.model: offer for offer in offers}
         self._stalls = Stalls(self._workshop)
         self._lived_at: float | None = None
@@ -130,6 +132,11 @@ class Agent:
     def on_order(self, order: Order, now: float) -> list[Effect]:
         """An operator wants this done with a model."""
         self._orders.take(order, now, draining=self._draining)
+        return self._finish_changed(now)
+
+    def on_state_order(self, link: int, order: StateOrder, now: float) -> list[Effect]:
+        """An operator wants to know of states of conversations, or something done with them."""
+        self._errands.take(link, order, now)
         return self._finish_changed(now)
 
     def on_load_progress(self, runtime: RuntimeId, progress: float, now: float) -> list[Effect]:
@@ -241,6 +248,10 @@ class Agent:
         """A file has been copied from memory to disk, or could not be."""
         return self._do(self._workshop.sessions.on_demoted(session, ok=ok, now=now), now)
 
+    def on_promoted(self, session: SessionId, ok: bool, now: float) -> list[Effect]:  # noqa: FBT001
+        """A file has been copied from disk to memory, or was not as it was written."""
+        return self._do(self._workshop.sessions.on_promoted(session, ok=ok), now)
+
     def on_forget(self, tenant: TenantId, now: float) -> list[Effect]:
         """Nobody asks for this tenant any more: free what is kept of it."""
         self._workshop.forget(tenant)
@@ -314,6 +325,7 @@ class Agent:
             self._desk.next_deadline(),
             self._stalls.next_tick(),
             self._orders.next_tick(),
+            self._errands.next_tick(),
             self._workshop.next_tick(),
         )
         return min((at for at in times if at is not None), default=None)
@@ -393,20 +405,7 @@ class Agent:
         """The node's own guard: a gateway's lease is a prediction."""
         if self._draining:
             return refusals.DRAINING
-        model = message.request.model
-        offer = self._workshop.offers.get(model)
-        if offer is None:
-            return no_model(model)
-        begun = message.request.continuation
-        if begun is not None and begun.digest != offer.digest:
-            return refusals.OTHER_WEIGHTS
-        if message.deadline_s is not None and message.deadline_s <= 0:
-            return refusals.TOO_LATE
-        limit = self._settings.max_in_flight
-        limit = offer.slots if limit is None else limit
-        if self._desk.in_flight(model) >= limit or len(self._desk) >= self._settings.streams_max:
-            return refusals.BUSY
-        return None
+        return guard.why_not(message, self._workshop.offers, self._desk, self._settings)
 
     def _judged(self, offer: ModelOffer) -> ModelOffer:
         usable = offer.usable and self._workshop.is_usable(offer.model)
@@ -432,6 +431,7 @@ class Agent:
         self._workshop.fill(now)
         self._relief.look(now)
         self._orders.look(now)
+        self._errands.look(now)
         self._workshop.turned_away.clear()
         if self._orders.changed:
             self._orders.changed = False

@@ -131,12 +131,28 @@ class Demote(msgspec.Struct, frozen=True):
     What wrote it (`kin`) may be gone, and is on disk beside it, as is whose it is.
     """
 
-    runtime: RuntimeId
     session: SessionId
     saved: SavedState
     known: bytes
     tenant: TenantId
     kin: str = ""
+    pinned: bool = False
+
+
+class Promote(msgspec.Struct, frozen=True):
+    """Copy a session's file from disk to memory, every byte checked; answered by `on_promoted`."""
+
+    session: SessionId
+    saved: SavedState
+    known: bytes
+    kin: str
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Say on disk whether a session is pinned; nothing answers."""
+
+    session: SessionId
+    pinned: bool
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -162,5 +178,7 @@ Effect: TypeAlias = (
     | Park
     | Restore
     | Demote
+    | Promote
+    | Mark
     | Forget
 )

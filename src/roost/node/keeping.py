@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
+import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -20,9 +21,10 @@ import msgspec
 from roost.backends.base import Runtime, SavedState, States
 from roost.core.ids import SessionId
 from roost.errors import RoostError, fail
-from roost.node.effects import Demote, Forget, Park, Restore
+from roost.node.effects import Demote, Forget, Mark, Park, Promote, Restore
 from roost.store import shelved
 from roost.store import states as disk
+from roost.store.files import translated
 from roost.store.shelved import Found
 from roost.store.states import Facts, Label
 
@@ -130,8 +132,22 @@ class Keeper:
             effect.known,
             effect.saved.tokens,
             saved_unix_s=int(time.time()),
+            pinned=effect.pinned,
         )
         await asyncio.to_thread(disk.write, self._memory / name, self._disk, name, label)
+
+    async def promote(self, effect: Promote) -> None:
+        """Copy a file from disk to memory, after a look at every byte."""
+        path = await self._found(effect)
+        name = _name(effect.session)
+        with translated():
+            await asyncio.to_thread(shutil.copyfile, path, self._memory / f"{name}.part")
+            (self._memory / f"{name}.part").replace(self._memory / name)
+
+    async def mark(self, effect: Mark) -> None:
+        """Say on disk whether a session is pinned."""
+        name = _name(effect.session)
+        await asyncio.to_thread(disk.relabel, self._disk, name, pinned=effect.pinned)
 
     async def forget(self, effect: Forget) -> None:
         """Remove files, as far as there are any."""
@@ -146,9 +162,9 @@ class Keeper:
             _gone(path)
             raise fail("storage_error", f"A state cannot be kept: {error.strerror}.") from None
 
-    async def _found(self, effect: Restore) -> Path:
+    async def _found(self, effect: Restore | Promote) -> Path:
         name = _name(effect.session)
-        if effect.tier == "ram":
+        if isinstance(effect, Restore) and effect.tier == "ram":
             return self._memory / name
         asked = effect.kin, effect.known, effect.saved.tokens
         try:
@@ -157,7 +173,7 @@ class Keeper:
             await asyncio.to_thread(self._put_aside, effect)
             raise
 
-    def _put_aside(self, effect: Restore) -> None:
+    def _put_aside(self, effect: Restore | Promote) -> None:
         if self.settings.lasts:
             shelved.quarantine(self._disk, _name(effect.session))
             self.quarantined += 1

@@ -47,6 +47,7 @@ from roost.wire.messages import (
     Open,
     Order,
     Pull,
+    StateOrder,
     Vacate,
     Want,
     Welcome,
@@ -219,6 +220,8 @@ class NodeLoop:
                 await self._hands.tell(partial(self._agent.on_preload, message.model))
             case Pull() | CancelPull():
                 self._on_pull(message)
+            case StateOrder():
+                await self._hands.tell(partial(self._agent.on_state_order, link, message))
             case Order():
                 await self._hands.tell(partial(self._agent.on_order, message))
             case Vacate():

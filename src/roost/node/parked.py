@@ -9,15 +9,22 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from roost.backends.base import SavedState
-from roost.core.ids import RuntimeId, SessionId, TenantId
+from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
+from roost.node.effects import Demote, Promote, Restore
 from roost.node.slots import Content, common_tokens
 
-Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving"]
+Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving", "rising"]
 AT_REST = ("ram", "disk")
 TAKEABLE = ("ram", "moving", "disk")
 NOTHING = SavedState(0, 0)
 NOBODY = RuntimeId("")
 """The runtime of what no living one can read."""
+UNKNOWN = ModelId("")
+
+
+def model_of(runtime: RuntimeId) -> ModelId:
+    """Name the model of a runtime, whose name is that and a number."""
+    return ModelId(runtime.rpartition("#")[0])
 
 
 @dataclass(slots=True)
@@ -41,11 +48,28 @@ class Parked:
     is_unwanted: bool = False
     kin: str = ""
     pinned: bool = False
+    model: ModelId = UNKNOWN
 
     @property
     def tenant(self) -> TenantId | None:
         """Whose it is."""
         return self.content.tenant
+
+    def to_disk(self) -> Demote:
+        """Have it copied to disk."""
+        assert self.tenant is not None, "what nobody left is not put aside"
+        known = self.content.known
+        return Demote(self.session, self.saved, known, self.tenant, self.kin, self.pinned)
+
+    def to_memory(self) -> Promote:
+        """Have it copied from disk."""
+        return Promote(self.session, self.saved, self.content.known, self.kin)
+
+    def to_slot(self, slot: int) -> Restore:
+        """Have it read into a reserved slot, from memory where it is there."""
+        tier: Literal["ram", "disk"] = "ram" if self.ram_bytes else "disk"
+        known = self.content.known
+        return Restore(self.runtime, slot, self.session, tier, self.saved, known, self.kin)
 
     @property
     def is_shadowed(self) -> bool:
@@ -70,6 +94,13 @@ class Lot:
     def __len__(self) -> int:
         """How many there are."""
         return len(self._all)
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many are in memory, on disk alone, and of no living runtime."""
+        places = [one.place for one in self._all.values()]
+        on_disk = places.count("disk")
+        dormant = sum(one.runtime == NOBODY for one in self._all.values())
+        return len(places) - on_disk, on_disk, dormant
 
     def get(self, session: SessionId) -> Parked | None:
         """The one of this name."""
@@ -120,6 +151,19 @@ class Kept(msgspec.Struct, frozen=True):
     saved: SavedState
     age_s: float
     pinned: bool = False
+    model: ModelId = UNKNOWN
+
+    def parked(self, now: float) -> Parked:
+        """It as a session of this life, which no living runtime can read yet."""
+        content = Content(-1, self.tenant, self.known, self.saved.tokens)
+        return Parked(
+            *(self.session, NOBODY, content, now - self.age_s, 0),
+            place="disk",
+            saved=self.saved,
+            kin=self.kin,
+            pinned=self.pinned,
+            model=self.model,
+        )
 
 
 class Kins:

@@ -25,10 +25,12 @@ from roost.node.effects import (
     Forget,
     Load,
     Look,
+    Mark,
     Park,
     Pause,
     Prepare,
     Pressed,
+    Promote,
     Restore,
     Run,
     Send,
@@ -47,6 +49,7 @@ from roost.wire.pump import Pump
 
 Report: TypeAlias = Callable[[float], list[Effect]]
 """An input of the agent that lacks only `now`."""
+Move: TypeAlias = Park | Restore | Demote | Promote | Mark
 
 GONE = Failure("runtime_died", "the runtime has ended")
 DEFECT = Failure("internal", "a defect in the node ended the request")
@@ -143,13 +146,18 @@ def perform(hands: Hands, effect: Effect) -> None:
         case Send():
             send(hands, effect)
         case Park():
-            park(hands, effect)
+            hands.tasks.create_task(_park(hands, effect))
         case Restore():
-            restore(hands, effect)
+            hands.tasks.create_task(_restore(hands, effect))
         case Demote():
-            demote(hands, effect)
+            hands.tasks.create_task(_demote(hands, effect))
+        case Promote():
+            hands.tasks.create_task(_promote(hands, effect))
+        case Mark():
+            hands.tasks.create_task(_moved(hands, effect, hands.keeper.mark(effect)))
         case Forget():
-            forget(hands, effect)
+            forgetting = hands.keeper.forget(effect)
+            hands.tasks.create_task(_failure_of(hands, "forget", forgetting))
 
 
 def load(hands: Hands, effect: Load) -> None:
@@ -199,26 +207,6 @@ def pause(hands: Hands, effect: Pause) -> None:
         job.go.clear()
     else:
         job.go.set()
-
-
-def park(hands: Hands, effect: Park) -> None:
-    """Write a slot to memory."""
-    hands.tasks.create_task(_park(hands, effect))
-
-
-def restore(hands: Hands, effect: Restore) -> None:
-    """Fill a slot from memory or disk."""
-    hands.tasks.create_task(_restore(hands, effect))
-
-
-def demote(hands: Hands, effect: Demote) -> None:
-    """Copy from memory to disk."""
-    hands.tasks.create_task(_demote(hands, effect))
-
-
-def forget(hands: Hands, effect: Forget) -> None:
-    """Remove files."""
-    hands.tasks.create_task(_failure_of(hands, "forget", hands.keeper.forget(effect)))
 
 
 def send(hands: Hands, effect: Send) -> None:
@@ -397,8 +385,7 @@ async def _restore(hands: Hands, effect: Restore) -> None:
 
     before = hands.keeper.quarantined
     ok = await _moved(hands, effect, work())
-    if hands.keeper.quarantined != before:
-        await hands.tell(partial(hands.agent.on_quarantined, hands.keeper.quarantined))
+    await _tell_quarantined(hands, before)
     await hands.tell(partial(hands.agent.on_restored, effect, ok))
 
 
@@ -410,9 +397,19 @@ async def _demote(hands: Hands, effect: Demote) -> None:
     await hands.tell(partial(hands.agent.on_demoted, effect.session, ok))
 
 
-async def _moved(
-    hands: Hands, effect: Park | Restore | Demote, work: Coroutine[object, object, None]
-) -> bool:
+async def _promote(hands: Hands, effect: Promote) -> None:
+    before = hands.keeper.quarantined
+    ok = await _moved(hands, effect, hands.keeper.promote(effect))
+    await _tell_quarantined(hands, before)
+    await hands.tell(partial(hands.agent.on_promoted, effect.session, ok))
+
+
+async def _tell_quarantined(hands: Hands, before: int) -> None:
+    if hands.keeper.quarantined != before:
+        await hands.tell(partial(hands.agent.on_quarantined, hands.keeper.quarantined))
+
+
+async def _moved(hands: Hands, effect: Move, work: Coroutine[object, object, None]) -> bool:
     """Whether it worked; whatever went wrong costs the cache alone, so it is only told."""
     what = type(effect).__name__.lower()
     failure = await _failure_of(hands, what, work)

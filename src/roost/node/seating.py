@@ -140,14 +140,22 @@ class Seating:
         """Put aside what idle slots hold: their runtime is about to go."""
         effects: list[Effect] = []
         for content in self.slots.idle() if self._sessions.can_park(self._runtime) else ():
-            if content.known_tokens < self._sessions.settings.tokens_min:
-                continue
-            for effect in self._sessions.park(self._runtime, content, now):
-                effects.append(effect)
-                if isinstance(effect, Park):
-                    self.slots.reserve(content.slot)
-                    self._packing[effect.session] = content.slot
+            if content.known_tokens >= self._sessions.settings.tokens_min:
+                effects += self.pack_one(content, now)
         return effects
+
+    def pack_one(self, content: Content, now: float) -> list[Effect]:
+        """Put aside what a free slot holds, if there is room for it."""
+        effects = self._sessions.park(self._runtime, content, now)
+        for effect in effects:
+            if isinstance(effect, Park):
+                self.slots.reserve(content.slot)
+                self._packing[effect.session] = content.slot
+        return effects
+
+    def packed(self, slot: int) -> SessionId | None:
+        """What the content of this slot is being put aside as."""
+        return next((one for one, its in self._packing.items() if its == slot), None)
 
     def on_closed(self, stream: Stream) -> None:
         """A stream has left its slot for good."""

@@ -20,15 +20,11 @@ disk soon after it was put aside, whatever room there is in memory, and has both
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
-
-import msgspec
 
 from roost.backends.base import SavedState
-from roost.core.about import Persistence
 from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import SessionsView
-from roost.node.effects import Demote, Effect, Forget, Park, Restore
+from roost.node.effects import Effect, Forget, Mark, Park
 from roost.node.parked import (
     AT_REST,
     NOBODY,
@@ -38,8 +34,10 @@ from roost.node.parked import (
     Lot,
     Parked,
     furthest,
+    model_of,
 )
 from roost.node.seeds import Seed, Seeds
+from roost.node.session_settings import SessionSettings
 from roost.node.slots import Content
 
 UNHEARD_TOKENS = 1
@@ -48,31 +46,6 @@ SPARE = 0.25
 """Share of the memory that is kept free as long as there is a disk."""
 SEEDS = 0.5
 """Share of the memory that beginnings which several prompts share may have."""
-
-
-class SessionSettings(msgspec.Struct, frozen=True):
-    """Limits of what is put aside on this node.
-
-    `ram_bytes` and `disk_bytes` in files of each kind, 0 bytes of memory for none at all, 0 bytes
-    of disk for memory alone. `parked_max` sessions in all. Under `tokens_min` tokens nothing is
-    worth a file. After `idle_s` without use a session is forgotten, and after a disk has failed it
-    is left alone for `disk_rest_s`. A beginning of `shared_tokens_min` tokens is computed once for
-    all who come with it, and who does not compute it waits for it for `shared_wait_s` at most, 0
-    for not at all. `persistence` says what outlives its runtime: nothing, what is here as long as
-    the node lives, or what is on disk beyond that; when the node ends, no copy is begun after
-    `close_s`.
-    """
-
-    ram_bytes: int = 1024 * 2**20
-    disk_bytes: int = 8192 * 2**20
-    parked_max: int = 1000
-    tokens_min: int = 64
-    idle_s: float = 3600.0
-    disk_rest_s: float = 60.0
-    shared_tokens_min: int = 256
-    shared_wait_s: float = 60.0
-    persistence: Persistence = "ephemeral"
-    close_s: float = 30.0
 
 
 class Sessions:
@@ -114,14 +87,7 @@ class Sessions:
     def on_kept(self, kept: Iterable[Kept], now: float) -> list[Effect]:
         """An earlier life of this node has left these on disk, the longest unused first."""
         for one in kept:
-            content = Content(-1, one.tenant, one.known, one.saved.tokens)
-            parked = Parked(
-                *(one.session, NOBODY, content, now - one.age_s, 0),
-                place="disk",
-                saved=one.saved,
-                kin=one.kin,
-                pinned=one.pinned,
-            )
+            parked = one.parked(now)
             self._parked.add(parked)
             self._parked.hold_disk(parked, one.saved.size_bytes)
             self._born = max(self._born, one.session)
@@ -150,7 +116,7 @@ class Sessions:
             if one.runtime != runtime:
                 continue
             lasts = self.settings.persistence != "ephemeral" and one.kin and not one.is_unwanted
-            if lasts and one.place in TAKEABLE:
+            if one.place == "rising" or (lasts and one.place in TAKEABLE):
                 one.runtime = self._kins.heir(one.kin)
             else:
                 effects += self._forget(one, counts=False)
@@ -166,7 +132,7 @@ class Sessions:
             return effects
         session = self._new()
         kin = self._kins.of(runtime)
-        one = Parked(session, runtime, content, now, 0, kin=kin)
+        one = Parked(session, runtime, content, now, 0, kin=kin, model=model_of(runtime))
         self._parked.add(one)
         self._parked.hold_ram(one, need_bytes)
         return [*effects, Park(runtime, content.slot, session)]
@@ -280,6 +246,57 @@ class Sessions:
         stays = self.settings.persistence == "disk" and not self._is_crowded()
         return [*([] if stays else self._unshadow(one)), *self.tidy(now)]
 
+    # What operators want of those at rest.
+
+    def pin(self, one: Parked, *, pinned: bool) -> list[Effect]:
+        """Have this one stay for want of room, or go like others."""
+        one.pinned = pinned
+        return [Mark(one.session, pinned)] if one.disk_bytes else []
+
+    def erase(self, one: Parked) -> list[Effect]:
+        """Have nobody read this one any more; at rest or on its way to disk."""
+        return self._forget(one, counts=False)
+
+    def lower(self, one: Parked) -> list[Effect]:
+        """Have one that is on disk as well there alone."""
+        return self._unshadow(one)
+
+    def demote(self, one: Parked) -> list[Effect]:
+        """Copy one to disk, if there is room for it."""
+        settings = self.settings
+        effects: list[Effect] = []
+        over_bytes = self._parked.disk_bytes + one.ram_bytes - settings.disk_bytes
+        for other in self if over_bytes > 0 else ():
+            if over_bytes > 0 and other.disk_bytes and other.place in AT_REST and not other.pinned:
+                over_bytes -= other.disk_bytes
+                effects += self._forget(other)
+        if over_bytes > 0:
+            return effects
+        one.place, one.is_demoting = "moving", True
+        self._parked.hold_disk(one, one.ram_bytes)
+        return [*effects, one.to_disk()]
+
+    def promote(self, one: Parked) -> list[Effect]:
+        """Copy one from disk to memory, if there is room without the loss of another."""
+        size_bytes = one.saved.size_bytes
+        self._parked.hold_ram(one, size_bytes)
+        if self._is_crowded():
+            self._parked.hold_ram(one, 0)
+            return []
+        one.place = "rising"
+        return [one.to_memory()]
+
+    def on_promoted(self, session: SessionId, *, ok: bool) -> list[Effect]:
+        """A file is in memory as well, or was not as it was written, and goes."""
+        one = self._parked.get(session)
+        if one is None or one.place != "rising":
+            return []
+        self.failures += not ok
+        one.place = "ram"
+        if ok and not one.is_unwanted:
+            return []
+        return self._forget(one, counts=False)
+
     # Out of a file.
 
     def find(
@@ -300,9 +317,7 @@ class Sessions:
 
     def restore(self, one: Parked, slot: int) -> list[Effect]:
         """Read a session that was taken into a reserved slot."""
-        tier: Literal["ram", "disk"] = "ram" if one.ram_bytes else "disk"
-        known = one.content.known
-        return [Restore(one.runtime, slot, one.session, tier, one.saved, known, one.kin)]
+        return [one.to_slot(slot)]
 
     def put_back(self, one: Parked) -> list[Effect]:
         """A session that was taken is not needed after all."""
@@ -346,19 +361,14 @@ class Sessions:
 
     def view(self) -> SessionsView:
         """Everything at a glance."""
-        places = [one.place for one in self._parked]
+        ram, disk, dormant = self._parked.counts()
         return SessionsView(
-            ram=len(places) - places.count("disk"),
-            disk=places.count("disk"),
-            ram_bytes=self.settings.ram_bytes - self._room_bytes(),
-            disk_bytes=self._parked.disk_bytes,
-            parks=self.parks,
-            restores=self.restores,
-            failures=self.failures,
-            forgotten=self.forgotten,
+            *(ram, disk, self.settings.ram_bytes - self._room_bytes(), self._parked.disk_bytes),
+            *(self.parks, self.restores, self.failures, self.forgotten),
             moving_s=self.moving_s,
-            dormant=sum(one.runtime == NOBODY for one in self._parked),
+            dormant=dormant,
             quarantined=self.quarantined,
+            persistence=self.settings.persistence,
         )
 
     def next_tick(self) -> float | None:
@@ -395,20 +405,13 @@ class Sessions:
         first = next((one for one in fits if one.ram_bytes <= settings.disk_bytes), None)
         if first is None or any(one.is_demoting for one in self._parked):
             return []
-        effects: list[Effect] = []
-        over_bytes = self._parked.disk_bytes + first.ram_bytes - settings.disk_bytes
-        for one in self if over_bytes > 0 else ():
-            if over_bytes > 0 and one.disk_bytes and one.place in AT_REST and not one.pinned:
-                over_bytes -= one.disk_bytes
-                effects += self._forget(one)
-        if over_bytes > 0:
-            return effects
-        first.place, first.is_demoting = "moving", True
-        self._parked.hold_disk(first, first.ram_bytes)
-        return [*effects, _demote(first)]
+        return self.demote(first)
 
     def _forget(self, one: Parked, *, counts: bool = True) -> list[Effect]:
         self.forgotten += counts
+        if one.place == "rising":
+            one.is_unwanted = True
+            return []
         if one.is_demoting:
             one.place = "leaving"
             return []
@@ -442,9 +445,3 @@ class Sessions:
     def _room_bytes(self) -> int:
         """How much of the memory is free; less than nothing where files became larger."""
         return self.settings.ram_bytes - self.seeds.size_bytes - self._parked.ram_bytes
-
-
-def _demote(one: Parked) -> Demote:
-    assert one.tenant is not None, "what nobody left is not put aside"
-    known = one.content.known
-    return Demote(one.runtime, one.session, one.saved, known, one.tenant, one.kin)

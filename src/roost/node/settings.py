@@ -9,7 +9,7 @@ from roost.node.pace import PaceSettings
 from roost.node.pressure import PressureSettings
 from roost.node.reporter import ReportSettings
 from roost.node.residency import BackoffSettings
-from roost.node.sessions import SessionSettings
+from roost.node.session_settings import SessionSettings
 from roost.node.stays import StaySettings
 
 

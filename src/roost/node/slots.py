@@ -109,6 +109,10 @@ class Slots:
         left = [slot for slot in self._slots if slot.state == "free" and slot.tenant is not None]
         return [_content(slot) for slot in sorted(left, key=_age)]
 
+    def is_in_use(self, number: int) -> bool:
+        """Whether something runs there, or is about to."""
+        return self._slots[number].state != "free"
+
     def coldest(self) -> Content | None:
         """A free slot to lose: an empty one, or the least recently used."""
         free = [slot for slot in self._slots if slot.state == "free"]
@@ -180,7 +184,12 @@ class Slots:
         """
         for slot in self._slots:
             if slot.state in ("free", "moving") and tenant in {None, slot.tenant}:
-                slot.tenant, slot.known, slot.held, slot.used = None, b"", 0, 0
+                self.forget_one(slot.number)
+
+    def forget_one(self, number: int) -> None:
+        """Let an idle slot count as empty: the next prompt there is computed from its beginning."""
+        slot = self._slots[number]
+        slot.tenant, slot.known, slot.held, slot.used = None, b"", 0, 0
 
     def views(self) -> tuple[SlotView, ...]:
         """Every slot, as it is reported to gateways."""

@@ -227,6 +227,7 @@ EVENTS: dict[str, str] = {
     "session_not_moved": "A conversation could not be put aside, moved to disk or brought back.",
     "states_found": "What an earlier life of this node has left, and what of it was spoilt or old.",
     "states_unfit": "Some of that is of another model, build or setting, which `differs` names.",
+    "states_changed": "An operator has had something done with states of conversations.",
     "states_not_kept": "Conversations cannot outlive this process; `reason` says why.",
     "pull_started": "An operator of a gateway has this node fetch a model.",
     "pull_done": "That model is installed.",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId
 from roost.node.agent import Agent
-from roost.node.effects import Demote, Effect, Forget, Park, Restore
-from roost.node.sessions import SessionSettings
+from roost.node.effects import Demote, Effect, Forget, Mark, Park, Promote, Restore
+from roost.node.session_settings import SessionSettings
 from roost.sim.compute import Engine
 from roost.sim.history import History, Kept, Move
 from roost.sim.world import Action, Process, World
@@ -28,7 +28,7 @@ MOVE_LEAST_S = 0.004
 MOVE_WITHIN_S = 10.0
 DISK_SLOWER = 20.0
 
-Filed: TypeAlias = Park | Restore | Demote | Forget
+Filed: TypeAlias = Park | Restore | Demote | Promote | Mark | Forget
 Perform: TypeAlias = Callable[[list[Effect]], None]
 
 
@@ -73,6 +73,8 @@ class Files:
                 self._restore(effect)
             case Demote():
                 self._demote(effect)
+            case Promote():
+                self._promote(effect)
             case Forget():
                 self._forget(effect)
 
@@ -131,6 +133,19 @@ class Files:
                 self._disk[effect.session] = file
                 self._note()
             self.perform(self._agent.on_demoted(effect.session, ok, self._world.now))
+
+        tokens = len(file) if file is not None else 0
+        self._process.after(_takes_s(tokens) * DISK_SLOWER, done)
+
+    def _promote(self, effect: Promote) -> None:
+        file = self._disk.get(effect.session)
+        ok = file is not None and self._dice.random() >= self.spoilt
+
+        def done() -> None:
+            if file is not None and ok:
+                self._ram[effect.session] = file
+                self._note()
+            self.perform(self._agent.on_promoted(effect.session, ok, self._world.now))
 
         tokens = len(file) if file is not None else 0
         self._process.after(_takes_s(tokens) * DISK_SLOWER, done)

@@ -12,7 +12,7 @@ from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.fleet.stream_log import ReattachSettings
-from roost.node.sessions import SessionSettings
+from roost.node.session_settings import SessionSettings
 from roost.sim.costs import Costs, Distances
 from roost.sim.tape import Tape
 

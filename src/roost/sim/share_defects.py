@@ -7,7 +7,8 @@ from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.node.effects import Effect
 from roost.node.seating import Seating
 from roost.node.seeds import Seed, Seeds
-from roost.node.sessions import Sessions, SessionSettings
+from roost.node.session_settings import SessionSettings
+from roost.node.sessions import Sessions
 from roost.node.sharing import Lead, Sharing
 from roost.node.slots import Content, common_tokens
 from roost.node.stream import Stream

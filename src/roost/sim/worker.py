@@ -34,7 +34,7 @@ from roost.node.effects import (
     Weigh,
 )
 from roost.node.ledger import RoomSettings
-from roost.node.sessions import SessionSettings
+from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.sim.aside import Files
 from roost.sim.compute import DIED, Engine, prompt_tokens

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from roost.core.about import NodeAbout
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
-from roost.wire.messages import Hello, Open, Order, Status
+from roost.wire.messages import Hello, Open, Order, StateOrder, StatesTold, Status
 
 _NAME_MAX = 128
 _LISTED_MAX = 256
@@ -37,8 +37,18 @@ def about_open(message: Open) -> str | None:
     return None
 
 
-def about_order(message: Order) -> str | None:
-    """A complaint about the numbers of an Order, or None."""
+def about_states(message: StatesTold) -> str | None:
+    """A complaint about the numbers of what a node says of its states, or None."""
+    for one in message.states:
+        if min(one.tokens, one.size_bytes or 0) < 0:
+            return "told of a state with impossible numbers"
+        if not (_is_span(one.idle_s) and _is_span(one.expires_in_s)):
+            return "told of a state with impossible times"
+    return None
+
+
+def about_order(message: Order | StateOrder) -> str | None:
+    """A complaint about the numbers of an order, or None."""
     usable = math.isfinite(message.wait_s) and message.wait_s >= 0
     return None if usable else "gave an order with a wait that is no time"
 

@@ -46,6 +46,8 @@ from roost.wire.messages import (
     Phase,
     Refused,
     Released,
+    StateOrder,
+    StatesTold,
     Status,
     Welcome,
 )
@@ -119,7 +121,7 @@ class NodeEnd:
             case Open():
                 reused = message.stream <= self._last_stream
                 return "used a stream number twice" if reused else judge.about_open(message)
-            case Order():
+            case Order() | StateOrder():
                 return judge.about_order(message)
             case Credit():
                 if message.messages < 1:
@@ -220,6 +222,8 @@ class GatewayEnd:
                 return judge.about_status(message, self._last_status)
             case Hello():
                 return judge.about_hello(message)
+            case StatesTold():
+                return judge.about_states(message)
         return None
 
     def _react(self, message: FromNode, now: float) -> list[GatewayOutput]:

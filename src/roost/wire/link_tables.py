@@ -24,6 +24,8 @@ from roost.wire.messages import (
     Pull,
     Refused,
     Released,
+    StateOrder,
+    StatesTold,
     Status,
     Vacate,
     Want,
@@ -44,6 +46,7 @@ NODE_HEARS: _Table = {
     ("up", Pull): "up",
     ("up", CancelPull): "up",
     ("up", Order): "up",
+    ("up", StateOrder): "up",
     ("up", Ping): "up",
     ("up", Pong): "up",
     ("up", Goodbye): "closed",
@@ -56,6 +59,7 @@ NODE_SAYS: _Table = {
     ("up", Events): "up",
     ("up", Refused): "up",
     ("up", Released): "up",
+    ("up", StatesTold): "up",
     ("up", Goodbye): "closed",
 }
 GATEWAY_HEARS: _Table = {
@@ -66,6 +70,7 @@ GATEWAY_HEARS: _Table = {
     ("up", Events): "up",
     ("up", Refused): "up",
     ("up", Released): "up",
+    ("up", StatesTold): "up",
     ("up", Ping): "up",
     ("up", Pong): "up",
     ("up", Goodbye): "closed",
@@ -80,6 +85,7 @@ GATEWAY_SAYS: _Table = {
     ("up", Pull): "up",
     ("up", CancelPull): "up",
     ("up", Order): "up",
+    ("up", StateOrder): "up",
     ("up", Goodbye): "closed",
 }
 """Hello of the node, Welcome, pings and pongs are said by the machines themselves."""

@@ -9,6 +9,7 @@ A node dials in. The order on a fresh link:
     gateway   Want                     (whenever a model should be loaded before it is asked for)
     gateway   Pull, CancelPull         (whenever an operator wants a model fetched, or no more)
     gateway   Order                    (whenever an operator wants one loaded, unloaded or kept)
+    gateway   StateOrder               (whenever an operator asks for states; StatesTold answers)
     gateway   Vacate                   (once nobody comes back to what the node holds, or again)
 
 and for each request:
@@ -37,6 +38,7 @@ from roost.core.fence import Fence
 from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
 from roost.core.request import GenerateRequest
 from roost.core.snapshots import NodeStatus, OrderKind
+from roost.core.state_views import StateResult, StateView, StateWish
 from roost.errors import Failure
 
 VERSION = 2
@@ -210,6 +212,28 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
     wait_s: float = 0.0
 
 
+class StateOrder(msgspec.Struct, frozen=True, tag="state_order"):
+    """An operator wants to see the states that the node keeps, or this done with some of them.
+
+    Answered by one `StatesTold` with the same `job`, at the latest when what is in use was waited
+    for as long as `wait_s`. Only nodes whose reports say what their `sessions` outlive (their
+    `persistence`) understand it.
+    """
+
+    job: str
+    what: StateWish
+    states: tuple[str, ...] = ()
+    wait_s: float = 0.0
+
+
+class StatesTold(msgspec.Struct, frozen=True, tag="states_told"):
+    """The answer to a `StateOrder`: all states there are, or what came of each that was named."""
+
+    job: str
+    states: tuple[StateView, ...] = ()
+    results: tuple[StateResult, ...] = ()
+
+
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
     """Are you there? Answered by a Pong with the same number."""
 
@@ -222,7 +246,9 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
     seq: int
 
 
-FromNode: TypeAlias = Hello | Status | Phase | Events | Refused | Released | Goodbye | Ping | Pong
+FromNode: TypeAlias = (
+    Hello | Status | Phase | Events | Refused | Released | StatesTold | Goodbye | Ping | Pong
+)
 FromGateway: TypeAlias = (
     Welcome
     | Goodbye
@@ -234,6 +260,7 @@ FromGateway: TypeAlias = (
     | Pull
     | CancelPull
     | Order
+    | StateOrder
     | Ping
     | Pong
 )

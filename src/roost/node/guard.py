@@ -1,0 +1,33 @@
+"""DECIDER: whether a node takes a request: a gateway's lease is a prediction, this is the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from roost.core.ids import ModelId
+from roost.core.snapshots import ModelOffer
+from roost.errors import Failure
+from roost.node import refusals
+from roost.node.boarding import no_model
+from roost.node.desk import Desk
+from roost.node.settings import AgentSettings
+from roost.wire.messages import Open
+
+
+def why_not(
+    message: Open, offers: Mapping[ModelId, ModelOffer], desk: Desk, settings: AgentSettings
+) -> Failure | None:
+    """Say why a node that takes work does not take this; None where it does."""
+    model = message.request.model
+    offer = offers.get(model)
+    if offer is None:
+        return no_model(model)
+    begun = message.request.continuation
+    if begun is not None and begun.digest != offer.digest:
+        return refusals.OTHER_WEIGHTS
+    if message.deadline_s is not None and message.deadline_s <= 0:
+        return refusals.TOO_LATE
+    limit = offer.slots if settings.max_in_flight is None else settings.max_in_flight
+    if desk.in_flight(model) >= limit or len(desk) >= settings.streams_max:
+        return refusals.BUSY
+    return None
