@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from anthropic import Anthropic
 from openai import OpenAI
 
 from roost.store.home import Home
@@ -49,4 +50,13 @@ def openai() -> Iterator[Callable[[str], OpenAI]]:
     with ExitStack() as clients:
         yield lambda url: clients.enter_context(
             OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=20)
+        )
+
+
+@pytest.fixture
+def anthropic() -> Iterator[Callable[[str], Anthropic]]:
+    """Make the official client of the other API for an address; without retries either."""
+    with ExitStack() as clients:
+        yield lambda url: clients.enter_context(
+            Anthropic(base_url=url, api_key="none", max_retries=0, timeout=20)
         )

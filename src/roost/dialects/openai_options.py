@@ -59,7 +59,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
 
     `include_usage` asks for a usage chunk at the end of a stream; other replies always have usage.
     `model_as_sent` is None where the client named no model and the default applies. `choices` is
-    how many answers are asked for.
+    how many answers are asked for, `thoughts` whether the model's thoughts are told.
     """
 
     stream: bool = False
@@ -67,6 +67,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     logprobs: bool = False
     model_as_sent: str | None = None
     choices: int = 1
+    thoughts: bool = True
 
 
 class Translated(msgspec.Struct, frozen=True):

@@ -85,13 +85,14 @@ def _tool(entry: JsonObject, path: str) -> Tool:
     function = function or entry
     parameters = fields.mapping(function, "parameters", where)
     return Tool(
-        _name(function, where),
+        read_name(function, where),
         fields.text(function, "description", where) or "",
         _encode(parameters).decode() if parameters else "",
     )
 
 
-def _name(function: JsonObject, where: str) -> str:
+def read_name(function: JsonObject, where: str) -> str:
+    """Read the name of a tool; `bad_request` for one that is none."""
     name = fields.text(function, "name", where)
     if name is None or not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
         wanted = f"a name of 1 to {NAME_CHARS_MAX} printable characters"
@@ -108,7 +109,7 @@ def _choice(body: JsonObject) -> tuple[ToolMode, str]:
     if isinstance(choice, dict) and choice.get("type") == "function":
         function = fields.mapping(choice, "function", "tool_choice.")
         where = "tool_choice.function." if function else "tool_choice."
-        return "required", _name(function or choice, where)
+        return "required", read_name(function or choice, where)
     got = f"'{choice[:50]}'" if isinstance(choice, str) else described(choice)
     message = f"'tool_choice' must be 'auto', 'none', 'required' or name a function, got {got}."
     raise fail("bad_request", message, param="tool_choice")
@@ -128,7 +129,7 @@ def _calls(calls: Sequence[object], path: str, ignore: Ignore) -> Iterator[ToolC
 
 
 def _function_call(function: JsonObject, call_id: str, path: str) -> ToolCall:
-    name = _name(function, f"{path}.")
+    name = read_name(function, f"{path}.")
     return ToolCall(call_id, name, _arguments(function.get("arguments"), f"{path}.arguments"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import msgspec
 
 from roost.core.ids import ModelId
@@ -14,7 +16,15 @@ from roost.fleet.effects import Dispatch, Placement
 from roost.fleet.field import Field, field_of
 from roost.fleet.leases import Share
 from roost.fleet.placing import Placer
-from roost.fleet.routing import WAIT_FOR, Choice, choose, hopeful, obstacle, only_too_long
+from roost.fleet.routing import (
+    WAIT_FOR,
+    Choice,
+    choose,
+    hopeful,
+    least_tokens,
+    obstacle,
+    only_too_long,
+)
 from roost.fleet.scoring import Ask
 
 
@@ -106,8 +116,9 @@ class Assigner:
         if hopeful(field, ask):
             return False
         if only_too_long(field, ask):
-            most = max(one.ctx for one in field.candidates)
-            self._books.answer(call, refusals.too_long(most), now)
+            largest = max(field.candidates, key=attrgetter("ctx"))
+            least = least_tokens(ask, largest)
+            self._books.answer(call, refusals.too_long(least, largest.ctx), now)
         else:
             self._books.answer(call, self._hopeless(call, ask), now)
         return True

@@ -96,6 +96,11 @@ def surely_too_long(ask: Ask, candidate: Candidate) -> bool:
     return 0 < candidate.token_bytes * (candidate.ctx - 1) < ask.prompt_bytes
 
 
+def least_tokens(ask: Ask, candidate: Candidate) -> int:
+    """Return how many tokens a prompt has at least, in a vocabulary of this node's; 0: unknown."""
+    return ask.least_tokens or -(-ask.prompt_bytes // max(1, candidate.token_bytes))
+
+
 def hopeful(field: Field, ask: Ask) -> bool:
     """Whether waiting may help: some node is at most silent or full, not failed or leaving."""
     return any(obstacle(candidate, ask) in WAIT_FOR for candidate in field.candidates)

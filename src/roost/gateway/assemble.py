@@ -22,6 +22,7 @@ from roost.gateway.archive import Archive, ArchiveSettings
 from roost.gateway.compactor import Compactor
 from roost.gateway.control import Control
 from roost.gateway.conversation_views import ConversationViews
+from roost.gateway.failures import MESSAGES, errors_under
 from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone
@@ -124,7 +125,11 @@ class Gateway:
             settings.listener,
             settings.limits,
             direct=self._routes(),
-            errors=errors_by_path(settings.places.base_path, legacy_503=settings.infer.legacy_503),
+            errors=errors_by_path(
+                settings.places.base_path,
+                errors_under(settings.places.inside),
+                legacy_503=settings.infer.legacy_503,
+            ),
         )
         self._log.info("listening", url=self.front.url)
         return self.front
@@ -199,6 +204,7 @@ class Gateway:
         ConversationViews(self._archive, self.infer.conversations).add_to(routes)
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
+        routes.add("POST", MESSAGES, self._generation.messages)
         return routes
 
     def _caps(self) -> Caps:

@@ -53,6 +53,7 @@ class Choices:
         settings: RelaySettings,
     ) -> None:
         """Have them all arrive; `first` is the first of the choices."""
+        assert dialect.ends is not None, "only who can end several is asked for several"
         chorus = Chorus(exchange, dialect.ends(first))
         request, terms = asked
         terms = settled(terms, request)

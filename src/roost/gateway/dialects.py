@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from roost.dialects import anthropic_reply
+from roost.dialects.anthropic_reply import MessageBody, MessageStream
 from roost.dialects.choice import Choice
 from roost.dialects.openai_chat_reply import ChatBody, ChatStream, chat_ends
 from roost.dialects.openai_completions_reply import (
@@ -19,17 +21,18 @@ from roost.gateway.scribe import StreamVoice, WholeVoice
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How one API is spoken: the voices of a choice, and how a reply of several ends."""
+    """How one API is spoken: the voices of a choice, and how a reply of several ends, if it may."""
 
     name: str
     api: Api
     id_prefix: str
     stream_voice: Callable[[Choice], StreamVoice]
     whole_voice: Callable[[Choice], WholeVoice]
-    ends: Callable[[Choice], Ends]
+    ends: Callable[[Choice], Ends] | None = None
 
 
 CHAT = Dialect("openai", "chat", "chatcmpl-", ChatStream, ChatBody, chat_ends)
 COMPLETIONS = Dialect(
     "openai", "completions", "cmpl-", CompletionStream, CompletionBody, completion_ends
 )
+MESSAGES = Dialect("anthropic", "messages", anthropic_reply.ID_PREFIX, MessageStream, MessageBody)

@@ -16,7 +16,7 @@ from roost.errors import RoostError
 from roost.fleet.relay import RelaySettings
 from roost.gateway.asked import KEY_HEADER
 from roost.gateway.choices import Choices, check_alone
-from roost.gateway.dialects import CHAT, COMPLETIONS, Dialect
+from roost.gateway.dialects import CHAT, COMPLETIONS, MESSAGES, Dialect
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.identity import talk_of
 from roost.gateway.lifelines import Held
@@ -83,6 +83,10 @@ class Generation:
     def completions(self, call: Call) -> None:
         """POST /v1/completions."""
         self._begin(call, COMPLETIONS)
+
+    def messages(self, call: Call) -> None:
+        """POST /v1/messages."""
+        self._begin(call, MESSAGES)
 
     def use(self, settings: GenerationSettings) -> None:
         """Serve what comes from now on by these."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roost.dialects.infer_errors import InferCase, error_body
-from roost.dialects.openai_errors import error_body as openai_error
 from roost.gateway.control_words import is_control, refusal
 from roost.gateway.front.rendering import failure_headers
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 ROOT = b"/coordinator/"
 
 
-def errors_by_path(base_path: str, *, legacy_503: bool) -> Errors:
-    """Tell failures at addresses of system 1 as it did, and all others as OpenAI does.
+def errors_by_path(base_path: str, other: Errors, *, legacy_503: bool) -> Errors:
+    """Tell failures at addresses of system 1 as it did, and all others as `other` does.
 
     The control protocol has an envelope of its own.
     """
@@ -33,7 +32,7 @@ def errors_by_path(base_path: str, *, legacy_503: bool) -> Errors:
             return error_body(failure, InferCase(request_id, legacy_503=legacy_503))
         if is_control(path.removeprefix(base)):
             return failure.status, refusal(failure, request_id)
-        return openai_error(failure)
+        return other(failure, path, request_id)
 
     return render
 

@@ -12,6 +12,7 @@ import msgspec
 
 from roost.core.ids import ModelId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Prompt, TextPrompt, TokensPrompt
+from roost.dialects.anthropic_request import read_message
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_options import ReplyOptions, Translated
@@ -19,7 +20,7 @@ from roost.errors import Failure, RoostError, fail
 from roost.fleet.affinity import chain, spoken
 from roost.gateway.asked import Twins, twins
 
-Api: TypeAlias = Literal["chat", "completions"]
+Api: TypeAlias = Literal["chat", "completions", "messages"]
 
 
 class Reader(Protocol):
@@ -30,7 +31,11 @@ class Reader(Protocol):
         ...
 
 
-READERS: dict[Api, Reader] = {"chat": read_chat, "completions": read_completion}
+READERS: dict[Api, Reader] = {
+    "chat": read_chat,
+    "completions": read_completion,
+    "messages": read_message,
+}
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from roost import __version__
 from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
+from roost.gateway.failures import errors_under
 from roost.gateway.front.access import Authorise, Gate, allowed, anyone
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.defects import report
@@ -21,7 +22,6 @@ from roost.gateway.operations import DRAIN, change_node
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.gateway.upstream.client import ClientLimits
-from roost.gateway.upstream.failures import errors_under
 from roost.gateway.upstream.fleet_view import fleet_view, server_view
 from roost.gateway.upstream.passage import PassageLimits
 from roost.gateway.upstream.probe import ProbePace, keep_probing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from roost.gateway.failures import MESSAGES
 from roost.gateway.upstream.dialect_events import ANTHROPIC, OPENAI, RESPONSES
 
 REST = "{rest}"
@@ -28,7 +29,7 @@ ROUTES = (
     ProxyRoute("POST", "/v1/chat/completions"),
     ProxyRoute("POST", "/v1/completions"),
     ProxyRoute("POST", "/v1/embeddings"),
-    ProxyRoute("POST", "/v1/messages", ANTHROPIC),
+    ProxyRoute("POST", MESSAGES, ANTHROPIC),
     ProxyRoute("POST", "/v1/responses", RESPONSES),
     ProxyRoute("GET", MODELS, leased=False),
     ProxyRoute("GET", f"{MODELS}/{REST}", leased=False),

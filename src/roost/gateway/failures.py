@@ -9,16 +9,14 @@ from roost.dialects.openai_errors import error_body as openai_error
 from roost.errors import Failure
 from roost.gateway.front.rendering import Errors
 from roost.gateway.front.router import normalise, percent_decoded
-from roost.gateway.upstream.dialect_events import ANTHROPIC
-from roost.gateway.upstream.routes import ROUTES
 
-_ANTHROPIC = tuple(route.pattern for route in ROUTES if route.dialect == ANTHROPIC)
+MESSAGES = "/v1/messages"
 
 
 def speaks_anthropic(path: str) -> bool:
     """Whether only Anthropic's clients ask for this path, or for one under it."""
     plain = normalise(percent_decoded(path)) + "/"
-    return any(f"{base}{plain}".startswith(f"{p}/") for p in _ANTHROPIC for base in ("", "/v1"))
+    return any(f"{base}{plain}".startswith(f"{MESSAGES}/") for base in ("", "/v1"))
 
 
 def errors_under(inside: Callable[[str], str | None]) -> Errors:
