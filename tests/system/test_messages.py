@@ -101,8 +101,8 @@ def test_failures_are_those_of_the_api(start: Start, anthropic: Client) -> None:
     long: MessageParam = {"role": "user", "content": "word " * 500}
     with pytest.raises(BadRequestError, match=r"prompt is too long: \d+ tokens > \d+ maximum"):
         client.messages.create(model=MODEL, max_tokens=5, messages=[long])
+    robot = cast("MessageParam", {"role": "robot", "content": "x"})
     with pytest.raises(BadRequestError, match="role"):
-        robot = cast("MessageParam", {"role": "robot", "content": "x"})
         client.messages.create(model=MODEL, max_tokens=5, messages=[robot])
     broken = scripted("one ", "two ", fail_after=1)
     with (

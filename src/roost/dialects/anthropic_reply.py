@@ -104,6 +104,11 @@ class MessageStream:
         """Give a ping, whatever the state: this API has no words for it."""
         return b"" if self.ended else _PING
 
+    @property
+    def fails_cleanly(self) -> bool:
+        """Whether a failure is a proper end: some clients take every clean one for success."""
+        return False
+
     def skipped(self, count: int) -> None:
         """Say nothing of it: this API has no way to tell, so nothing is dropped for its readers."""
 

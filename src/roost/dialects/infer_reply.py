@@ -53,6 +53,11 @@ class InferStream:
             return self.finish(event)
         return self.error(event.failure) if isinstance(event, Failed) else b""
 
+    @property
+    def fails_cleanly(self) -> bool:
+        """Whether a failure is a proper end: some clients take every clean one for success."""
+        return False
+
     def skipped(self, count: int) -> None:
         """Leave out the numbers of so many pieces that are not sent."""
         self._seq += count

@@ -74,6 +74,11 @@ class CompletionStream:
         """Give a comment that keeps a waiting connection alive."""
         return b"" if self.ended else sse.encode_comment(text)
 
+    @property
+    def fails_cleanly(self) -> bool:
+        """Whether a failure is a proper end: some clients take every clean one for success."""
+        return False
+
     def skipped(self, count: int) -> None:
         """Say nothing of it: this API has no way to tell, so nothing is dropped for its readers."""
 

@@ -15,6 +15,7 @@ import msgspec
 from roost.core.request import GenerateRequest, Sampling
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject
+from roost.dialects.responses_wishes import Wishes
 from roost.errors import fail
 
 MAX_TOKENS_CAP = 2**31 - 1
@@ -60,6 +61,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     `include_usage` asks for a usage chunk at the end of a stream; other replies always have usage.
     `model_as_sent` is None where the client named no model and the default applies. `choices` is
     how many answers are asked for, `thoughts` whether the model's thoughts are told.
+    `wishes` is what else is asked of a response.
     """
 
     stream: bool = False
@@ -68,6 +70,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     model_as_sent: str | None = None
     choices: int = 1
     thoughts: bool = True
+    wishes: Wishes | None = None
 
 
 class Translated(msgspec.Struct, frozen=True):

@@ -130,10 +130,10 @@ def _calls(calls: Sequence[object], path: str, ignore: Ignore) -> Iterator[ToolC
 
 def _function_call(function: JsonObject, call_id: str, path: str) -> ToolCall:
     name = read_name(function, f"{path}.")
-    return ToolCall(call_id, name, _arguments(function.get("arguments"), f"{path}.arguments"))
+    return ToolCall(call_id, name, read_arguments(function.get("arguments"), f"{path}.arguments"))
 
 
-def _arguments(value: object, path: str) -> str:
+def read_arguments(value: object, path: str) -> str:
     """Read arguments: JSON in a string, or the object itself, which some clients send."""
     if value is None or value == "":
         return "{}"

@@ -15,6 +15,7 @@ from roost.errors import Failure
 if TYPE_CHECKING:
     from roost.core.ids import ConversationKey, TenantId
     from roost.core.pin import Pin
+    from roost.core.response import KeptResponse
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
     from roost.store.journal import Journal, Work
@@ -28,6 +29,10 @@ Recalled: TypeAlias = "Callable[[KeptConversation | Failure | None], None]"
 
 Whole: TypeAlias = "Callable[[tuple[TenantId, KeptConversation] | Failure | None], None]"
 """The same, with whose it is."""
+
+
+Found: TypeAlias = "Callable[[object], None]"
+"""Told what was found, None where nothing was, or a `Failure`."""
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True):
@@ -90,6 +95,9 @@ class Archive:
 
     def note(self, turn: SaidTurn, done: Callable[[], None]) -> None:
         """Keep a turn; `done` is told once, when it is kept or cannot be waited for any more."""
+        self._keep(lambda shelves: shelves.note(turn), done)
+
+    def _keep(self, work: Work, done: Callable[[], None]) -> None:
         if self._journal is None:
             done()
             return
@@ -105,7 +113,7 @@ class Archive:
                 patience.cancel()
                 done()
 
-        self._ask(lambda shelves: shelves.note(turn), told)
+        self._ask(work, told)
 
     def summarise(self, key: ConversationKey, made: Summary | None, tokens: int) -> None:
         """Note with what a model goes on; where that fails it is made again another time."""
@@ -127,12 +135,42 @@ class Archive:
         else:
             self._ask(lambda shelves: shelves.list(tenant), done)
 
+    def keep_response(self, kept: KeptResponse, done: Callable[[], None]) -> None:
+        """Keep a response; `done` is told once, when it is kept or cannot be waited for any more.
+
+        One that could not be kept is told of in log and metrics, as a turn is.
+        """
+        self._keep(lambda shelves: shelves.keep_response(kept), done)
+
+    def response(self, tenant: TenantId, response_id: str, done: Found) -> None:
+        """Look a tenant's response up."""
+        self._look_up(lambda shelves: shelves.response(tenant, response_id), done)
+
+    def said_before(self, tenant: TenantId, response_id: str, done: Found) -> None:
+        """Look up all that was said up to the end of a response: a tuple of messages."""
+        self._look_up(lambda shelves: shelves.said_before(tenant, response_id), done)
+
+    def forget_response(self, tenant: TenantId, response_id: str, done: Found) -> None:
+        """Remove a response; told True, or a `Failure`, else there was nothing."""
+        self._look_up(lambda shelves: shelves.forget_response(tenant, response_id), done)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether anything is kept at all."""
+        return self._journal is not None
+
     async def close(self) -> None:
         """Have everything written that was said, and end the thread."""
         if self._timer is not None:
             self._timer.cancel()
         if self._journal is not None:
             await asyncio.to_thread(self._journal.close)
+
+    def _look_up(self, work: Work, done: Found) -> None:
+        if self._journal is None:
+            done(None)
+        else:
+            self._ask(work, done)
 
     def _ask(self, work: Work, told: Callable[[object], None]) -> None:
         assert self._journal is not None, "callers look before they ask"

@@ -41,6 +41,8 @@ from roost.gateway.node_socket import SocketConnection
 from roost.gateway.operations import Operations
 from roost.gateway.ordering import Ordering
 from roost.gateway.reattach import Reattach
+from roost.gateway.responses import ROOT as RESPONSES
+from roost.gateway.responses import Responses
 from roost.gateway.routes import Places, Routes
 from roost.gateway.state_desk import StateDesk
 from roost.gateway.tasks import Tasks
@@ -98,10 +100,11 @@ class Gateway:
         self._reattach = Reattach(settings.reattach, self.metrics, settings.places.base_path)
         lifelines = Lifelines(self.mind, settings.idempotency, self._reattach)
         identity = Identity(settings.identity, self.metrics, self._log)
-        self._generation = Generation(
-            self.mind, self._tasks, settings.generation, lifelines, identity
-        )
         self._archive = Archive(journal, settings.archive, self.metrics, self._log)
+        self._responses = Responses(self.mind, self._archive, self._reattach)
+        self._generation = Generation(
+            self.mind, self._tasks, settings.generation, lifelines, identity, self._responses
+        )
         self._compactor = Compactor(self.mind, self._archive, settings.infer.compaction)
         self.infer = Infer(
             self.mind, self._archive, settings.infer, lifelines, identity, self._compactor
@@ -205,6 +208,8 @@ class Gateway:
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
         routes.add("POST", MESSAGES, self._generation.messages)
+        routes.add("POST", RESPONSES, self._generation.responses)
+        self._responses.add_to(routes)
         return routes
 
     def _caps(self) -> Caps:

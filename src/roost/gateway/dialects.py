@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from roost.dialects import anthropic_reply
+from roost.dialects import anthropic_reply, responses_reply
 from roost.dialects.anthropic_reply import MessageBody, MessageStream
 from roost.dialects.choice import Choice
 from roost.dialects.openai_chat_reply import ChatBody, ChatStream, chat_ends
@@ -15,6 +15,7 @@ from roost.dialects.openai_completions_reply import (
     CompletionStream,
     completion_ends,
 )
+from roost.dialects.responses_reply import ResponseBody, ResponseStream
 from roost.gateway.chorus import Ends
 from roost.gateway.parsing import Api
 from roost.gateway.scribe import StreamVoice, WholeVoice
@@ -36,3 +37,6 @@ COMPLETIONS = Dialect(
     "openai", "completions", "cmpl-", CompletionStream, CompletionBody, completion_ends
 )
 MESSAGES = Dialect("anthropic", "messages", anthropic_reply.ID_PREFIX, MessageStream, MessageBody)
+RESPONSES = Dialect(
+    "responses", "responses", responses_reply.ID_PREFIX, ResponseStream, ResponseBody
+)

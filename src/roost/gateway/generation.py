@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.core.request import Terms
+from roost.core.request import GenerateRequest, Message, Terms
 from roost.dialects.choice import Choice
-from roost.errors import RoostError
+from roost.dialects.responses_request import going_on
+from roost.errors import Failure, RoostError
 from roost.fleet.relay import RelaySettings
 from roost.gateway.asked import KEY_HEADER
 from roost.gateway.choices import Choices, check_alone
-from roost.gateway.dialects import CHAT, COMPLETIONS, MESSAGES, Dialect
+from roost.gateway.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.identity import talk_of
 from roost.gateway.lifelines import Held
 from roost.gateway.parser import Parser
-from roost.gateway.parsing import Job, Outcome, Parsed, parse
+from roost.gateway.parsing import Job, Outcome, Parsed, measured, parse
+from roost.gateway.responses import BACKGROUND_S
 
 if TYPE_CHECKING:
     from roost.core.ids import ConversationKey
     from roost.gateway.identity import Identity
     from roost.gateway.lifelines import Lifelines
     from roost.gateway.mind import Mind
+    from roost.gateway.responses import Responses
     from roost.gateway.routes import Call
     from roost.gateway.tasks import Tasks
     from roost.gateway.turn import Turn
@@ -47,13 +50,14 @@ class GenerationSettings(msgspec.Struct, frozen=True):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """Everything that a call asks for, checked."""
+    """Everything that a call asks for, checked; `own` has nothing of what was said before it."""
 
     dialect: Dialect
     sent: Parsed
     terms: Terms
     held: Held
     talk: ConversationKey | None
+    own: GenerateRequest
 
 
 class Generation:
@@ -66,7 +70,9 @@ class Generation:
         settings: GenerationSettings,
         lifelines: Lifelines,
         identity: Identity,
+        responses: Responses,
     ) -> None:
+        self._responses = responses
         self._mind = mind
         self._identity = identity
         self._tasks = tasks
@@ -87,6 +93,10 @@ class Generation:
     def messages(self, call: Call) -> None:
         """POST /v1/messages."""
         self._begin(call, MESSAGES)
+
+    def responses(self, call: Call) -> None:
+        """POST /v1/responses."""
+        self._begin(call, RESPONSES)
 
     def use(self, settings: GenerationSettings) -> None:
         """Serve what comes from now on by these."""
@@ -118,43 +128,86 @@ class Generation:
         if not isinstance(outcome, Parsed):
             self._entry.refuse(call, dialect.name, outcome.failure)
             return
+        wishes = outcome.options.wishes
+        if wishes is None or not wishes.previous:
+            self._come_in(call, dialect, outcome, outcome.request)
+            return
+
+        def then(said: tuple[Message, ...] | Failure) -> None:
+            if isinstance(said, Failure):
+                self._entry.refuse(call, dialect.name, said)
+                return
+            request = going_on(outcome.request, wishes, said)
+            prompt = measured(request.prompt, call.tenant, request.model)
+            whole = msgspec.structs.replace(outcome, request=request, prompt=prompt)
+            self._come_in(call, dialect, whole, outcome.request)
+
+        self._responses.recall(call, wishes.previous, then)
+
+    def _come_in(self, call: Call, dialect: Dialect, outcome: Parsed, own: GenerateRequest) -> None:
+        if call.exchange.done:
+            return
         try:
-            asked = self._asked(call, dialect, outcome)
+            asked = self._asked(call, dialect, outcome, own)
         except RoostError as error:
             self._entry.refuse(call, dialect.name, error.failure)
             return
         if not self._entry.answered(call, asked.held, dialect.name, outcome.ignored):
             self._arrive(call, asked)
 
-    def _asked(self, call: Call, dialect: Dialect, sent: Parsed) -> _Asked:
+    def _asked(self, call: Call, dialect: Dialect, sent: Parsed, own: GenerateRequest) -> _Asked:
         twins, fields = sent.twins, call.exchange.fields
-        streamed = sent.options.stream
+        streamed, wishes = sent.options.stream, sent.options.wishes
+        if wishes is not None:
+            wishes = self._responses.granted(wishes)
+            options = msgspec.structs.replace(sent.options, wishes=wishes)
+            sent = msgspec.structs.replace(sent, options=options)
         held = self._lifelines.asked(call, sent.fingerprint, twins.reattach_s, streamed=streamed)
         if sent.options.choices > 1:
             check_alone(held)
+        if wishes is not None and wishes.background:
+            held = msgspec.structs.replace(held, window_s=BACKGROUND_S)
         terms = terms_of(call, twins, sent.request.max_tokens, sent.prompt)
         session = self._identity.presented(terms, fields, twins)
         terms = self._identity.bound(terms, session, fields, twins)
-        return _Asked(dialect, sent, terms, held, talk_of(terms, session))
+        return _Asked(dialect, sent, terms, held, talk_of(terms, session), own)
 
     def _arrive(self, call: Call, asked: _Asked) -> None:
         sent, terms = asked.sent, asked.terms
         reply_id = asked.dialect.id_prefix + terms.request_id
         first = Choice(reply_id, int(time.time()), str(sent.request.model), sent.options)
+        if sent.options.wishes is not None:
+            self._respond(call, asked, first)
+            return
         if sent.options.choices == 1:
-            self._mind.arrive(self._turn(call, asked, first))
+            self._mind.arrive(self._turn(call, asked, first, self._settings.relay))
             return
         relay = self._settings.relay
         self._choices.begin(call.exchange, asked.dialect, (sent.request, terms), first, relay)
 
-    def _turn(self, call: Call, asked: _Asked, choice: Choice) -> Turn:
-        dialect, streamed = asked.dialect, choice.options.stream
+    def _respond(self, call: Call, asked: _Asked, choice: Choice) -> None:
+        """Let a response arrive, and keep it where that is wished."""
+        wishes, relay = choice.options.wishes, self._settings.relay
+        assert wishes is not None, "every response has wishes"
+        if not wishes.keep:
+            self._mind.arrive(self._turn(call, asked, choice, relay))
+            return
+        kept = self._responses.keeper(call, choice, asked.own)
+        turn = self._turn(call, asked, choice, msgspec.structs.replace(relay, sealed=True))
+        turn.keeper = kept
+        if not wishes.background or choice.options.stream or self._responses.leave(call, kept):
+            self._mind.arrive(turn)
+
+    def _turn(self, call: Call, asked: _Asked, choice: Choice, relay: RelaySettings) -> Turn:
+        dialect, wishes = asked.dialect, choice.options.wishes
+        # What is made in the background is told to whoever comes for it later, event by event.
+        streamed = choice.options.stream or (wishes is not None and wishes.background)
         order = Order(
             dialect.name,
             asked.sent.request,
             asked.terms,
             asked.held,
-            self._settings.relay,
+            relay,
             stream=lambda: dialect.stream_voice(choice),
             whole=None if streamed else dialect.whole_voice(choice),
         )

@@ -16,11 +16,12 @@ from roost.dialects.anthropic_request import read_message
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_options import ReplyOptions, Translated
+from roost.dialects.responses_request import read_response
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.affinity import chain, spoken
 from roost.gateway.asked import Twins, twins
 
-Api: TypeAlias = Literal["chat", "completions", "messages"]
+Api: TypeAlias = Literal["chat", "completions", "messages", "responses"]
 
 
 class Reader(Protocol):
@@ -35,6 +36,7 @@ READERS: dict[Api, Reader] = {
     "chat": read_chat,
     "completions": read_completion,
     "messages": read_message,
+    "responses": read_response,
 }
 
 

@@ -56,7 +56,16 @@ class Reattach:
     def stream(self, call: Call) -> None:
         """GET /roost/v1/requests/{id}/stream: take the stream over and go on from some event."""
         exchange = call.exchange
-        request = RequestId(call.rest.removesuffix(STREAM))
+        try:
+            wanted = asked_event(exchange.query, exchange.fields.get(EVENT_HEADER))
+        except RoostError as error:
+            exchange.fail(error.failure)
+            return
+        self.resume(call, RequestId(call.rest.removesuffix(STREAM)), wanted)
+
+    def resume(self, call: Call, request: RequestId, wanted: int) -> None:
+        """Have this call take a stream over, and go on from the event of this number."""
+        exchange = call.exchange
         log = self._logs.find(request, call.tenant)
         if log is None:
             self._count("unknown")
@@ -64,11 +73,6 @@ class Reattach:
             return
         if exchange.head.method != "GET":
             exchange.fail(NO_HEAD)
-            return
-        try:
-            wanted = asked_event(exchange.query, exchange.fields.get(EVENT_HEADER))
-        except RoostError as error:
-            exchange.fail(error.failure)
             return
         if wanted > log.next:
             exchange.fail(Failure("bad_request", f"The next event is {log.next}.", "from"))

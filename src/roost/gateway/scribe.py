@@ -63,6 +63,11 @@ class StreamVoice(Protocol):
         """Whether `finish` has told a failure: the answer was complete and is of no use."""
         ...
 
+    @property
+    def fails_cleanly(self) -> bool:
+        """Whether a failure is a proper end of its streams, which no client takes for success."""
+        ...
+
     def comment(self, text: str) -> bytes:
         """A sign of life with a state."""
         ...
@@ -168,7 +173,10 @@ class StreamScribe:
                 exchange.fail(effect.failure)
             case Break():
                 exchange.write(voice.error(effect.failure))
-                exchange.break_off()
+                if voice.fails_cleanly:
+                    exchange.finish()
+                else:
+                    exchange.break_off()
             case Done() if voice.broken:
                 exchange.break_off()
             case Done():

@@ -132,6 +132,8 @@ class Turn:
         self.dispatch: Dispatch | None = None
         self._withdrawn = False
         self.started: Started | None = None
+        self.finished: Finished | None = None
+        self.ended_by: Failure | None = None
         self.replays = 0
         self._spoke = False
         self.spent = Usage()
@@ -222,6 +224,7 @@ class Turn:
 
     def on_answer(self, failure: Failure) -> None:
         """End with this failure."""
+        self.ended_by = failure
         self.apply(self.relay.on_answer(failure, self._loop.time()))
 
     # --- from the node
@@ -257,6 +260,7 @@ class Turn:
                 self._spend(prompt_tokens=event.done)
             case Finished():
                 self.spent = self.relay.whole(event.usage)
+                self.finished = event
                 listener.finished(self, event)
             case Failed():
                 return event.failure

@@ -20,7 +20,10 @@ import msgspec
 from roost.core.conversation import ConversationView, KeptConversation, SaidTurn, Summary
 from roost.core.ids import ConversationKey, TenantId
 from roost.core.pin import Pin
+from roost.core.request import Message
+from roost.core.response import KeptResponse
 from roost.errors import Failure, RoostError
+from roost.store.responses import CHAIN_MAX
 from roost.store.transcripts import LIST_MAX, Shelf, open_memory
 
 CLOSE_S = 10.0
@@ -110,6 +113,36 @@ class Shelves:
         self.removed = self.removed or count > 0
         return count
 
+    def keep_response(self, kept: KeptResponse) -> None:
+        """Add a response."""
+        if self._disk is not None and not self.ill:
+            self._disk.responses.keep(kept)
+            return
+        self._memory.responses.keep(kept)
+        self.dropped += self._memory.responses.shrink(self._memory_max_bytes)
+
+    def response(self, tenant: TenantId, response_id: str) -> KeptResponse | None:
+        """Return a tenant's response, wherever it is."""
+        found = (shelf.responses.find(tenant, response_id) for shelf in self._both())
+        return next((one for one in found if one is not None), None)
+
+    def said_before(self, tenant: TenantId, response_id: str) -> tuple[Message, ...] | None:
+        """Return all that was said up to the end of a response; None where some of it is gone."""
+        chain: list[KeptResponse] = []
+        while response_id:
+            kept = self.response(tenant, response_id)
+            if kept is None or len(chain) == CHAIN_MAX:
+                return None
+            chain.append(kept)
+            response_id = kept.previous
+        return tuple(m for one in reversed(chain) for m in (*one.asked, *one.answered))
+
+    def forget_response(self, tenant: TenantId, response_id: str) -> bool:
+        """Remove a response, wherever it is."""
+        found = [shelf.responses.forget(tenant, response_id) for shelf in self._both()]
+        self.removed = self.removed or any(found)
+        return any(found)
+
     def scrub(self) -> bool:
         """Leave no trace of what was removed; to be called between transactions.
 
@@ -139,6 +172,8 @@ class Shelves:
             with _whole((self._disk, self._memory)):
                 for turn in self._memory.turns():
                     self._disk.note(turn)
+                for kept in self._memory.responses.all():
+                    self._disk.responses.keep(kept)
                 self._memory.clear()
         except sqlite3.Error:
             return False

@@ -20,6 +20,7 @@ from roost.core.pin import Pin
 from roost.core.request import Message
 from roost.errors import Failure, RoostError
 from roost.store.home import Home
+from roost.store.responses import SCHEMA, ResponseShelf
 from roost.store.schema import BUSY_S, explained, open_file, prepare
 
 LIST_MAX = 1000
@@ -79,7 +80,7 @@ DAMAGED = Failure(
 )
 _Place: TypeAlias = tuple[str, str, int, float, float]
 _VIEW: tuple[type, ...] = (str, str, str, str, int, int, float, float)
-STEPS = (_FIRST, _SECOND)
+STEPS = (_FIRST, _SECOND, SCHEMA)
 """What leads from each version of the schema to the next; a step once released never changes."""
 
 
@@ -117,6 +118,7 @@ class Shelf:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.responses = ResponseShelf(connection)
         self.text_bytes = 0
 
     def begin(self) -> None:
@@ -257,12 +259,12 @@ class Shelf:
         return found.rowcount > 0
 
     def prune(self, before_unix_s: float) -> int:
-        """Remove the conversations that were last active before this, and return how many."""
+        """Remove what was last active before this, and return how many."""
         self.text_bytes -= self._measure(_TEXT_OF_OLD, before_unix_s)
         found = self._connection.execute(
             "delete from conversations where active_unix_s < ?", (before_unix_s,)
         )
-        return found.rowcount
+        return found.rowcount + self.responses.prune(before_unix_s)
 
     def shrink(self, max_bytes: int) -> int:
         """Remove the longest idle ones until at most so much text is left; return how many."""
@@ -290,6 +292,7 @@ class Shelf:
     def clear(self) -> None:
         """Remove everything."""
         self._connection.execute("delete from conversations")
+        self.responses.clear()
         self.text_bytes = 0
 
     def list(self, tenant: TenantId | None) -> tuple[tuple[ConversationKey, ConversationView], ...]:

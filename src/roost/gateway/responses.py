@@ -1,0 +1,290 @@
+"""SHELL: responses that can be asked for again, gone on from, and made in the background.
+
+A response is kept before its client hears the end, so whoever was told of it finds it. One in the
+background goes on without anybody: its events are kept for whoever reads them, from any of them on.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.core.events import Delta, StreamEvent
+from roost.core.ids import RequestId
+from roost.core.response import KeptResponse
+from roost.dialects.responses_items import as_items
+from roost.dialects.responses_reply import (
+    ID_PREFIX,
+    ResponseBody,
+    Status,
+    failed,
+    response_of,
+    spoken,
+)
+from roost.dialects.responses_request import own
+from roost.errors import Failure, RoostError
+from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.reel import Reel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roost.core.ids import TenantId
+    from roost.core.request import GenerateRequest, Message
+    from roost.dialects.choice import Choice
+    from roost.dialects.responses_wishes import Wishes
+    from roost.gateway.archive import Archive
+    from roost.gateway.mind import Mind
+    from roost.gateway.reattach import Reattach
+    from roost.gateway.routes import Call, Routes
+    from roost.gateway.turn import Turn
+
+ROOT = "/v1/responses"
+CANCEL, ITEMS = "/cancel", "/input_items"
+BACKGROUND_S = 900.0
+"""For so long after the last reader has left, a background response goes on and can be read."""
+
+NO_RESPONSE = Failure("not_found", "No response of this id is kept here.")
+NO_PREVIOUS = Failure(
+    "bad_request",
+    "The response that this one goes on from is not kept here, or what it went on from is not. "
+    "Send the whole conversation as 'input'.",
+    "previous_response_id",
+)
+NOT_RUNNING = Failure(
+    "bad_request", "Only a response that runs in the background can be cancelled, and it is over."
+)
+NOT_KEPT = Failure(
+    "unsupported",
+    "Nothing is kept here (`transcripts.keep` is off), and a response in the background has to be.",
+    "background",
+)
+NO_ROOM = Failure(
+    "overloaded", "No more responses can be made in the background now.", retry_after_s=5
+)
+_encode = msgspec.json.Encoder().encode
+
+
+class Kept:
+    """Keeps what one turn of a response says; the turn's keeper."""
+
+    def __init__(
+        self, responses: Responses, tenant: TenantId, choice: Choice, request: GenerateRequest
+    ) -> None:
+        self._responses = responses
+        self._tenant = tenant
+        self._choice = choice
+        self._request = request
+        self.settled = False
+
+    @property
+    def wishes(self) -> Wishes:
+        """What is asked of it beside its text."""
+        wishes = self._choice.options.wishes
+        assert wishes is not None, "every response has wishes"
+        return wishes
+
+    def in_state(self, status: Status) -> bytes:
+        """Tell it as it is before its end."""
+        return _encode(response_of(self._choice, status, []))
+
+    def seal(self, turn: Turn) -> None:
+        """The answer is whole: keep it, then the client hears the end."""
+        body = self._body(turn)
+        if body is None:
+            turn.on_sealed()
+            return
+        self.settled = True
+        output = msgspec.json.decode(body, type=_Output).output
+        self._responses.keep(self._kept(spoken(output), body), turn.on_sealed)
+
+    def over(self, turn: Turn) -> None:
+        """It has ended, however it did: one in the background is told of afterwards as well."""
+        self._responses.ended(self)
+        if self.settled or not self.wishes.background:
+            return
+        failure = turn.ended_by or Failure("internal", "The response ended without an answer.")
+        told = failed(self._choice, failure, [])
+        if failure.reason == "cancelled":
+            told |= {"status": "cancelled", "error": None}
+        self._responses.keep(self._kept((), _encode(told)), lambda: None)
+
+    def _body(self, turn: Turn) -> bytes | None:
+        """Make the body of the whole answer; None for one that cannot be used."""
+        if turn.started is None or turn.finished is None:
+            return None
+        finished = msgspec.structs.replace(turn.finished, usage=turn.spent)
+        events: list[StreamEvent] = [turn.started, Delta(turn.answer), finished]
+        voice = ResponseBody(self._choice)
+        try:
+            return b"".join(map(voice.event, events))
+        except RoostError:
+            return None
+
+    def _kept(self, answered: tuple[Message, ...], body: bytes) -> KeptResponse:
+        asked = own(self._request, self.wishes)
+        reply_id, previous = self._choice.reply_id, self.wishes.previous
+        return KeptResponse(*(reply_id, self._tenant, previous, asked, answered, body), time.time())
+
+
+class _Output(msgspec.Struct):
+    output: list[dict[str, object]]
+
+
+class Responses:
+    """The endpoints of responses that exist, and the keeping of them."""
+
+    def __init__(self, mind: Mind, archive: Archive, reattach: Reattach) -> None:
+        self._mind = mind
+        self._archive = archive
+        self._reattach = reattach
+        self._running: dict[tuple[TenantId, str], Kept] = {}
+
+    def add_to(self, routes: Routes) -> None:
+        """Put these endpoints into the table."""
+        routes.add("GET", ROOT + "/{rest}", self.get)
+        routes.add("DELETE", ROOT + "/{rest}", self.delete)
+        routes.add("POST", ROOT + "/{rest}", self.cancel)
+
+    def recall(
+        self, call: Call, previous: str, then: Callable[[tuple[Message, ...] | Failure], None]
+    ) -> None:
+        """Look up what was said before a response that goes on from another one."""
+
+        def found(said: object) -> None:
+            # Contained as the front contains what answers at once: a defect is told and logged.
+            call.exchange.answer(lambda _: then(_messages(said)))
+
+        self._archive.said_before(call.tenant, previous, found)
+
+    def granted(self, wishes: Wishes) -> Wishes:
+        """Return what is done of what is wished; raises `unsupported` for what cannot be."""
+        if self._archive.keeps:
+            return wishes
+        if wishes.background:
+            raise RoostError(NOT_KEPT)
+        return msgspec.structs.replace(wishes, keep=False)
+
+    def keeper(self, call: Call, choice: Choice, request: GenerateRequest) -> Kept:
+        """Make the keeper of a turn that begins now; `request` has no words of others in it."""
+        kept = Kept(self, call.tenant, choice, request)
+        if kept.wishes.background:
+            self._running[call.tenant, choice.reply_id] = kept
+        return kept
+
+    def leave(self, call: Call, kept: Kept) -> bool:
+        """Answer the call of a response that nobody waits for; False where it cannot be left."""
+        exchange, reel = call.exchange, call.exchange.watcher
+        if not isinstance(reel, Reel):
+            exchange.fail(NO_ROOM)
+            self.ended(kept)
+            return False
+        exchange.watcher = None
+        reel.on_gone()
+        exchange.reply(200, JSON_BODY, kept.in_state("queued"))
+        return True
+
+    def keep(self, kept: KeptResponse, done: Callable[[], None]) -> None:
+        """Keep a response."""
+        self._archive.keep_response(kept, done)
+
+    def ended(self, kept: Kept) -> None:
+        """A turn is over."""
+        self._running = {key: one for key, one in self._running.items() if one is not kept}
+
+    # --- the endpoints
+
+    def get(self, call: Call) -> None:
+        """GET /v1/responses/{id}, …/input_items; with `stream=true`, its events from some on."""
+        name = call.rest.removesuffix(ITEMS)
+        query = dict(part.partition("=")[::2] for part in _query(call).split("&"))
+        if query.get("stream") == "true" and name == call.rest:
+            self._stream(call, name, query.get("starting_after", ""))
+            return
+        running = self._running.get((call.tenant, name))
+        if running is not None and name == call.rest:
+            call.exchange.reply(200, JSON_BODY, running.in_state("in_progress"))
+            return
+        as_list = name != call.rest
+
+        def found(kept: object) -> None:
+            call.exchange.answer(lambda _: _tell(call, kept, as_list=as_list))
+
+        self._archive.response(call.tenant, name, found)
+
+    def delete(self, call: Call) -> None:
+        """DELETE /v1/responses/{id}; one that runs is stopped first."""
+        name = call.rest
+
+        def found(gone: object) -> None:
+            call.exchange.answer(lambda _: _tell_gone(call, gone))
+
+        if (call.tenant, name) in self._running:
+            self._stop(call.tenant, name)
+        self._archive.forget_response(call.tenant, name, found)
+
+    def cancel(self, call: Call) -> None:
+        """POST /v1/responses/{id}/cancel: stop one that runs in the background."""
+        name = call.rest.removesuffix(CANCEL)
+        if name == call.rest:
+            call.exchange.fail(NO_RESPONSE)
+            return
+        running = self._running.get((call.tenant, name))
+        if running is not None:
+            self._stop(call.tenant, name)
+            call.exchange.reply(200, JSON_BODY, running.in_state("cancelled"))
+            return
+
+        def found(kept: object) -> None:
+            over = NOT_RUNNING if isinstance(kept, KeptResponse) else NO_RESPONSE
+            call.exchange.answer(lambda exchange: exchange.fail(over))
+
+        self._archive.response(call.tenant, name, found)
+
+    def _stop(self, tenant: TenantId, name: str) -> None:
+        self._mind.cancel(RequestId(name.removeprefix(ID_PREFIX)), tenant)
+
+    def _stream(self, call: Call, name: str, after: str) -> None:
+        if after and not (after.isascii() and after.isdigit() and len(after) < 10):
+            call.exchange.fail(
+                Failure("bad_request", "Name an event by its number.", "starting_after")
+            )
+            return
+        wanted = int(after) + 1 if after else 0
+        self._reattach.resume(call, RequestId(name.removeprefix(ID_PREFIX)), wanted)
+
+
+def _query(call: Call) -> str:
+    return call.exchange.query.decode("latin-1")
+
+
+def _messages(said: object) -> tuple[Message, ...] | Failure:
+    if isinstance(said, Failure):
+        return said
+    return said if isinstance(said, tuple) else NO_PREVIOUS
+
+
+def _tell(call: Call, kept: object, *, as_list: bool) -> None:
+    exchange = call.exchange
+    if isinstance(kept, Failure):
+        exchange.fail(kept)
+    elif not isinstance(kept, KeptResponse):
+        exchange.fail(NO_RESPONSE)
+    elif as_list:
+        items = msgspec.Raw(as_items(kept.asked))
+        listed = {"object": "list", "data": items, "has_more": False}
+        exchange.reply(200, JSON_BODY, _encode(listed))
+    else:
+        exchange.reply(200, JSON_BODY, kept.body)
+
+
+def _tell_gone(call: Call, gone: object) -> None:
+    if isinstance(gone, Failure):
+        call.exchange.fail(gone)
+    elif gone is not True:
+        call.exchange.fail(NO_RESPONSE)
+    else:
+        told = {"id": call.rest, "object": "response", "deleted": True}
+        call.exchange.reply(200, JSON_BODY, _encode(told))
