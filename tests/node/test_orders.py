@@ -266,6 +266,18 @@ def test_a_pinned_model_is_unloaded_by_force_alone() -> None:
     assert not runtime(node).pinned
 
 
+def test_a_pin_ends_an_unload_that_waits() -> None:
+    """The newer word counts; nobody is stopped who was pinned in time."""
+    node = Node()
+    node.run(1)
+    waiting = order(node, "unload", wait_s=10.0)
+    order(node, "pin")
+    assert reason(node, waiting) == "model_in_use"
+    node.event(1, *ANSWER)
+    node.closed(1)
+    assert not any(isinstance(effect, Unload) for effect in node.all)
+
+
 @pytest.mark.parametrize("what", ["load", "unload", "pin", "unpin"])
 def test_a_model_that_is_not_here_is_named(what: OrderKind) -> None:
     """No order about it is taken."""
@@ -287,12 +299,12 @@ def test_a_node_that_drains_loads_nothing_more() -> None:
 
 def test_orders_are_bounded() -> None:
     """So many are under way, so many are told of, and one that comes twice is one."""
-    node = Node()
+    node = Node(SETTINGS, offer(), offer(OTHER))
     node.run(1)
     jobs = [order(node, "unload", wait_s=600.0) for _ in range(OPEN_MAX)]
     assert reason(node, order(node, "unload", wait_s=600.0)) == "node_busy"
     for _ in range(2 * VIEWS_MAX):
-        order(node, "pin")
+        order(node, "pin", OTHER)
     views = node.agent.status().orders
     assert views is not None
     assert len(views) <= VIEWS_MAX

@@ -17,6 +17,7 @@ from roost.sim import (
     room_claims,
     share_claims,
     short_claims,
+    stay_claims,
 )
 from roost.sim.checkers import CHECKERS, check
 from roost.sim.history import History, Opened, Ownership, Repeat, Rest, Run, Trace, Trouble
@@ -391,7 +392,7 @@ def test_every_checker_is_exercised_here() -> None:
     elsewhere = {"ties_are_shared", *TALK_CLAIMS, *ROOM_CLAIMS}
     elsewhere |= {name for name, _, _ in (*aside_claims.CLAIMS, *home_claims.CLAIMS)}
     elsewhere |= {name for name, _, _ in (*short_claims.CLAIMS, *leave_claims.CLAIMS)}
-    elsewhere |= {name for name, _, _ in share_claims.CLAIMS}
+    elsewhere |= {name for name, _, _ in (*share_claims.CLAIMS, *stay_claims.CLAIMS)}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
 

@@ -143,6 +143,9 @@ class Orders:
         if lane.state == "stopping":
             one.leaving = lane.runtime
             return False
+        if workshop.stays.is_pinned(order.model) and not order.force:
+            # Pinned while this waited: the newer word counts.
+            return PINNED
         busy = _why_busy(lane, workshop)
         if busy is not None and not order.force:
             return busy if now >= one.until_s else False

@@ -40,7 +40,7 @@ class Relief:
     def __init__(self, settings: PressureSettings, workshop: Workshop, outgoing: Outgoing) -> None:
         self._workshop = workshop
         self._outgoing = outgoing
-        self._gauges = Gauges(settings)
+        self.gauges = Gauges(settings)
         self._asked = 0
         self.passes = self.demoted = self.evicted = 0
 
@@ -49,12 +49,12 @@ class Relief:
         workshop, ledger = self._workshop, self._workshop.ledger
         for runtime, size_bytes in weights.runtimes.items():
             self._learn(runtime, size_bytes)
-        for change in self._gauges.read(weights.readings):
+        for change in self.gauges.read(weights.readings):
             self._outgoing.add(Pressed(change.device, change.pressure, change.share))
         for reading in weights.readings:
-            room_bytes = self._gauges.room_bytes(reading.device)
+            room_bytes = self.gauges.room_bytes(reading.device)
             ledger.allow(reading.device, room_bytes, weights.runtimes)
-        for device, over_bytes in self._gauges.to_free(now).items():
+        for device, over_bytes in self.gauges.to_free(now).items():
             self._pass(device, over_bytes, now)
         if weights.number >= self._asked:
             workshop.residency.on_weighed()
@@ -73,7 +73,7 @@ class Relief:
     def report(self) -> MemoryReport | None:
         """What is known of the machine's memories; None before anybody has measured."""
         devices = tuple(
-            self._view(reading, pressure) for reading, pressure in self._gauges.readings()
+            self._view(reading, pressure) for reading, pressure in self.gauges.readings()
         )
         if not devices:
             return None

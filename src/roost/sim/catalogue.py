@@ -18,6 +18,7 @@ from roost.sim import (
     room_defects,
     share_defects,
     short_defects,
+    stay_defects,
     talk_defects,
 )
 from roost.sim.fittings import Case
@@ -209,6 +210,7 @@ _CASES: tuple[Case, ...] = (
     *room_defects.CASES,
     *share_defects.CASES,
     *short_defects.CASES,
+    *stay_defects.CASES,
 )
 
 SEEDS = {
@@ -228,6 +230,8 @@ SEEDS = {
     "failed summaries fatal": 3,
     "answers not counted": 4,
     "copies removed too soon": 2,
+    "first requests overlooked": 6,
+    "relieved always": 5,
 }
 """Seeds of those that the first one does not show."""
 CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in _CASES)

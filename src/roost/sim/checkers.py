@@ -22,6 +22,7 @@ from roost.sim import (
     room_claims,
     share_claims,
     short_claims,
+    stay_claims,
     talk_claims,
 )
 from roost.sim.history import History, Trace
@@ -399,5 +400,5 @@ CHECKERS = (
     *(Checker(*claim) for claim in (*loss_claims.CLAIMS, *leave_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*aside_claims.CLAIMS, *home_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*room_claims.CLAIMS, *short_claims.CLAIMS)),
-    *(Checker(*claim) for claim in share_claims.CLAIMS),
+    *(Checker(*claim) for claim in (*share_claims.CLAIMS, *stay_claims.CLAIMS)),
 )

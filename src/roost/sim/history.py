@@ -265,7 +265,9 @@ class Residence:
     """One runtime on a node, from the start of its load until it was told to go, or died.
 
     `together` counts the runtimes there at its start, itself included, of `room`; `stays_s` is how
-    long it had to stay; `busy` streams were on it when it was told to go.
+    long it had to stay; `busy` streams were on it when it was told to go, and `preparing` ones on
+    their way. An operator had `ordered` or `forced` that, or it was `pinned`. Of its memory so many
+    MB were `taken` when its load began, itself included, of those that `may` be, 0 for any.
     """
 
     node: NodeId
@@ -277,6 +279,45 @@ class Residence:
     ready_s: float | None = None
     told_s: float | None = None
     busy: int = 0
+    ordered: bool = False
+    forced: bool = False
+    pinned: bool = False
+    preparing: int = 0
+    taken_mb: float = 0.0
+    may_mb: float = 0.0
+
+
+@dataclass(slots=True)
+class Ordered:
+    """An order to a node, and what came of it; `runtime` is what the model had there then.
+
+    `there` is whether that one, or after a load any, was really there at its end. `life` is that of
+    the node which got it, 0 for none.
+    """
+
+    node: NodeId
+    model: ModelId
+    what: str
+    force: bool
+    given_s: float
+    wait_s: float
+    runtime: RuntimeId | None = None
+    life: int = 0
+    ended_s: float | None = None
+    done: bool = False
+    reason: str = ""
+    there: bool = False
+
+
+@dataclass(slots=True)
+class Weighing:
+    """A memory was measured, because the node had `asked` for it or not; `passes` made so far."""
+
+    node: NodeId
+    life: int
+    asked: bool
+    share: float
+    passes: int = 0
 
 
 @dataclass(slots=True)
@@ -357,6 +398,9 @@ class History:
     want_s: float = 0.0
     kept: frozenset[str] = frozenset()
     residences: list[Residence] = field(default_factory=list)
+    orders: list[Ordered] = field(default_factory=list)
+    weighings: list[Weighing] = field(default_factory=list)
+    idle: dict[tuple[NodeId, ModelId], float] = field(default_factory=dict)
     wishes: list[Wish] = field(default_factory=list)
     traces: dict[RequestId, Trace] = field(default_factory=dict)
     key_ttl_s: float = 0.0

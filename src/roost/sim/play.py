@@ -21,6 +21,7 @@ from roost.fleet.settings import FleetSettings
 from roost.node.agent import Agent
 from roost.node.ledger import RoomSettings
 from roost.node.settings import AgentSettings
+from roost.node.stays import StaySettings
 from roost.sim.checkers import Violation, check
 from roost.sim.faults import AFTERMATH_S, Faults
 from roost.sim.front import Front
@@ -28,8 +29,10 @@ from roost.sim.handovers import MakeHandover
 from roost.sim.history import History, Rest
 from roost.sim.ledger import Ledger
 from roost.sim.network import Network
+from roost.sim.operators import Operators
 from roost.sim.parts import FrontParts, RelayMaker
 from roost.sim.scenario import Scenario
+from roost.sim.steward import MB
 from roost.sim.talks import MakeTalks, TalkParts, Talks
 from roost.sim.worker import Worker, WorkerSpec
 from roost.sim.workload import ClientParts, Workload
@@ -96,6 +99,7 @@ class Stage:
             for spec in _specs(scenario)
         }
         self.workload = Workload(scenario, self.world, self.front, self.ledger, parts.clients)
+        self.operators = Operators(scenario, self.world, self.workers, self.history)
         self.faults = Faults(
             scenario, self.world, self.network, self.front, self.workers, self.history
         )
@@ -107,6 +111,7 @@ class Stage:
         world.run(1.0)
         self.workload.begin()
         self.workload.flood()
+        self.operators.begin()
         world.run(max(scenario.duration_s, self.history.healed_s))
         self._settle()
         if not any(fault.kind == "drain_gateway" for fault in scenario.faults):
@@ -224,8 +229,13 @@ def _history(scenario: Scenario) -> History:
 def _specs(scenario: Scenario) -> list[WorkerSpec]:
     specs: list[WorkerSpec] = []
     for machines in scenario.machines:
+        size_bytes = machines.memory.model_mb * MB
         offers = tuple(
-            ModelOffer(ModelId(m), machines.slots, machines.ctx, digest=machines.weights)
+            ModelOffer(
+                *(ModelId(m), machines.slots, machines.ctx),
+                digest=machines.weights,
+                size_bytes=size_bytes,
+            )
             for m in machines.models
         )
         costs = machines.costs.slower(machines.slower)
@@ -237,5 +247,7 @@ def _specs(scenario: Scenario) -> list[WorkerSpec]:
         for _ in range(machines.count):
             node = NodeId(f"n{len(specs) + 1}")
             limit = machines.max_in_flight
-            specs.append(WorkerSpec(node, offers, costs, limit, room, machines.sessions))
+            stay = StaySettings(machines.keep_alive_s)
+            kept = machines.sessions
+            specs.append(WorkerSpec(node, offers, costs, limit, room, kept, stay, machines.memory))
     return specs

@@ -34,6 +34,27 @@ class Residents:
         one = self._here[runtime]
         one.told_s, one.busy = now, busy
 
+    def is_ready(self, runtime: RuntimeId) -> bool:
+        """Whether its load is over."""
+        one = self._here.get(runtime)
+        return one is not None and one.ready_s is not None
+
+    def ready_of(self, model: ModelId) -> bool:
+        """Whether this model has a runtime that is ready."""
+        return any(one.model == model and one.ready_s is not None for one in self._here.values())
+
+    def takes(self, runtime: RuntimeId, taken_mb: float, may_mb: float) -> None:
+        """What is taken of the memory from the begin of this load, and what may be."""
+        one = self._here[runtime]
+        one.taken_mb, one.may_mb = taken_mb, may_mb
+
+    def why(
+        self, runtime: RuntimeId, *, ordered: bool, forced: bool, pinned: bool, preparing: int
+    ) -> None:
+        """What speaks for and against its going."""
+        one = self._here[runtime]
+        one.ordered, one.forced, one.pinned, one.preparing = ordered, forced, pinned, preparing
+
     def gone(self, runtime: RuntimeId) -> None:
         """It takes no room any more, for whatever reason."""
         self._here.pop(runtime, None)

@@ -50,12 +50,14 @@ def _well_told(history: History) -> Iterator[tuple[Residence, float]]:
 
 def _busy_runtimes_stay(history: History) -> Iterator[str]:
     for one, told_s in _well_told(history):
-        if one.busy:
+        if one.busy and not one.forced:
             yield f"{one.node} stopped {one.model} at {told_s:.1f} s with {one.busy} streams on it"
 
 
 def _runtimes_stay_a_while(history: History) -> Iterator[str]:
     for one, told_s in _well_told(history):
+        if one.ordered:
+            continue
         stayed_s = 0.0 if one.ready_s is None else told_s - one.ready_s
         if stayed_s < one.stays_s - _GRAIN_S:
             yield f"{one.node} stopped {one.model} after {stayed_s:.1f} s of {one.stays_s:.1f} s"

@@ -40,11 +40,35 @@ FaultKind = Literal[
 ]
 
 
+class MemorySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Memory of a machine in MB, 0 for what nobody measures, and what a model takes of it.
+
+    Every `hog_every_s` another program takes up to `hog_mb` for `hog_for_s`.
+    """
+
+    size_mb: int = 0
+    model_mb: int = 0
+    hog_mb: int = 0
+    hog_every_s: Span = (5.0, 10.0)
+    hog_for_s: Span = (5.0, 15.0)
+
+
+class OrderTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Orders of operators, of every kind alike; `force` is the share of unloads that are forced.
+
+    An unload waits `wait_s` for an idle moment.
+    """
+
+    rate_per_s: float = 0.0
+    force: float = 0.0
+    wait_s: Span = (0.0, 5.0)
+
+
 class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` equal machines; `slower` is how many times slower than `costs` they compute.
 
     Machines of other `weights` have another model under the same name. At most `max_runtimes` are
-    resident at once, 0 for any number; the rest is as in `RoomSettings`.
+    resident at once, 0 for any number; the rest is as in `RoomSettings` and `StaySettings`.
     """
 
     count: int = 2
@@ -59,6 +83,8 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: str = "w"
     costs: Costs = Costs()
     sessions: SessionSettings = SessionSettings(ram_bytes=0)
+    keep_alive_s: float = -1.0
+    memory: MemorySpec = MemorySpec()
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,6 +166,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     duration_s: float = 25.0
     machines: tuple[Machines, ...] = (Machines(),)
     traffic: Traffic = Traffic()
+    orders: OrderTraffic = OrderTraffic()
     faults: tuple[Fault, ...] = ()
     network: Distances = Distances()
     fleet: FleetSettings = FleetSettings()

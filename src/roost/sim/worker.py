@@ -14,8 +14,8 @@ import msgspec
 
 from roost.backends.base import Prepared
 from roost.core.events import StreamEvent
-from roost.core.ids import NodeId, RuntimeId
-from roost.core.snapshots import ModelOffer
+from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.snapshots import ModelOffer, RuntimeView
 from roost.errors import Failure
 from roost.node.agent import Agent
 from roost.node.effects import (
@@ -36,13 +36,16 @@ from roost.node.effects import (
 from roost.node.ledger import RoomSettings
 from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
+from roost.node.stays import StaySettings
 from roost.sim.aside import Files
 from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
-from roost.sim.history import Cells, History
+from roost.sim.history import Cells, History, Ordered
 from roost.sim.network import Network
 from roost.sim.residents import Residents
 from roost.sim.runs import Runs
+from roost.sim.scenario import MemorySpec
+from roost.sim.steward import Place, Steward
 from roost.sim.strangers import STRANGER, Strangers
 from roost.sim.uplink import Answerer, Uplink
 from roost.sim.world import Action, Alarm, Process, World
@@ -51,11 +54,14 @@ from roost.wire.messages import (
     Credit,
     FromGateway,
     Open,
+    Order,
     Vacate,
     Want,
 )
 
 TOO_LONG = Failure("context_length_exceeded", "The prompt does not fit the context.")
+IDLE_SLACK_S = 3.0
+"""How much longer than it is kept a runtime may be idle: nodes tick every second or so."""
 LOAD_FAILED = Failure("load_failed", "The model could not be loaded.")
 
 
@@ -68,6 +74,8 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     max_in_flight: int | None = None
     room: RoomSettings = RoomSettings()
     sessions: SessionSettings = SessionSettings(ram_bytes=0)
+    stay: StaySettings = StaySettings()
+    memory: MemorySpec = MemorySpec()
 
 
 AgentMaker = Callable[[AgentSettings, Sequence[ModelOffer]], Agent]
@@ -106,12 +114,17 @@ class Worker:
         self._lives += 1
         self.process = Process(self._world, f"{self.spec.id}/{self._lives}")
         most, room, kept = self.spec.max_in_flight, self.spec.room, self.spec.sessions
-        settings = AgentSettings("toy", most, room=room, sessions=kept)
+        settings = AgentSettings("toy", most, room=room, sessions=kept, stay=self.spec.stay)
         self.agent = self._make_agent(settings, self.spec.offers)
         self._residents = Residents(self.spec.id, room, self._history.residences)
         self.files = Files(self.process, kept, self.agent, self._history, self._dice)
         self.files.perform, self.files.spoilt = self._perform, self.costs.spoilt
         self.engines: dict[RuntimeId, Engine] = self.files.engines
+        place = Place(self.spec.id, self._lives, self.spec.memory)
+        self._steward = Steward(
+            *(place, self.process, self.agent, self._history, self._residents, self._dice)
+        )
+        self._steward.perform, self._steward.engines = self._perform, self.engines
         self._preparing: dict[StreamKey, Prepare] = {}
         self._runtime_of: dict[StreamKey, RuntimeId] = {}
         self._runs = Runs(self.spec.id, self.process, self._history)
@@ -124,12 +137,23 @@ class Worker:
         """Compare what the agent says that slots hold with what they hold."""
         self.files.weigh()
         for view in self.agent.status().runtimes:
+            self._note_idle(view)
             engine = self.engines.get(view.runtime) if view.runtime is not None else None
             for slot in view.slots if engine is not None and self.process.alive else ():
                 if engine is not None and not slot.busy:
                     real = len(engine.content(slot.slot))
                     cell = (self.spec.id, str(view.runtime), slot.slot, slot.tokens, real, view.ctx)
                     self._history.cells.append(Cells(*cell))
+
+    def _note_idle(self, view: RuntimeView) -> None:
+        keep_s = self.spec.stay.keep_alive_s
+        idle = keep_s >= 0 and self.process.alive and not view.pinned and view.state == "ready"
+        if idle and (view.idle_s or 0.0) > keep_s + IDLE_SLACK_S:
+            self._history.idle[self.spec.id, view.model] = view.idle_s or 0.0
+
+    def order(self, order: Order, told: Ordered) -> None:
+        """An operator wants this of the node."""
+        self._steward.order(order, told)
 
     def kill(self) -> None:
         """End the agent and every runtime at once."""
@@ -243,6 +267,7 @@ class Worker:
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             self._do(effect)
+        self._steward.look()
         self._alarm.set(self.agent.next_tick())
 
     def _do(self, effect: Effect) -> None:
@@ -251,7 +276,9 @@ class Worker:
                 self._uplink.say(effect.link, effect.message)
             case Load():
                 self._load(effect)
-            case Weigh() | Calibrate() | Pressed():
+            case Weigh():
+                self._steward.weigh(effect.number)
+            case Calibrate() | Pressed():
                 pass
             case Look():
                 failure = LOAD_FAILED if self.failing_loads else None
@@ -278,6 +305,7 @@ class Worker:
         engine.emit, engine.closed = self._emitted, self._engine_closed
         self.engines[effect.runtime] = engine
         self._residents.loading(effect.runtime, effect.model, self._world.now)
+        self._steward.begins(effect.runtime)
         half = partial(self._progress, effect.runtime)
         self.process.after(self.costs.load_s / 2, half)
         done = self._load_failed if self.failing_loads else self._loaded
@@ -302,6 +330,8 @@ class Worker:
         engine = self.engines.pop(runtime, None)
         if engine is None:
             return
+        preparing = sum(one.runtime == runtime for one in self._preparing.values())
+        self._steward.leaves(runtime, ModelId(runtime.partition("#")[0]), preparing)
         self._residents.told_to_go(runtime, len(engine.streams), self._world.now)
         engine.kill()
         keys = list(engine.streams)
