@@ -168,12 +168,25 @@ def test_a_worker_of_another_protocol_is_looked_after_elsewhere(serves: Scope) -
     """Its model and its KV are its own, and what it does is known by its word alone."""
     foreign = node(models=(offer(serves=serves, backend="x"),), about=None, takes_wants=False)
     shown = promises_of(foreign)
-    assert of_node(shown)["runtime.model_residency"] == "externally_managed"
+    assert of_model(shown)["runtime.model_residency"][0] == "externally_managed"
     assert of_node(shown)["runtime.placement"] == "externally_managed"
     found = {name: status for name, (status, _) in of_model(shown).items()}
     assert found["generation.sessions"] == "metadata_only"
     assert found["generation.completion"] == "unsupported"
     assert found["runtime.state.restore"] == "externally_managed"
+
+
+def test_a_server_that_is_asked_looks_after_itself() -> None:
+    """It has its model and its KV, and what it reuses is known by its word."""
+    remote = BackendAbout("llama", usable=True, claims=("chat", "streaming"), external=True)
+    about = msgspec.structs.replace(ABOUT, backends=(remote,))
+    found = {name: status for name, (status, _) in of_model(promises_of(node(about=about))).items()}
+    assert found["runtime.model_residency"] == "externally_managed"
+    assert {found[name] for name in STATES} == {"externally_managed"}
+    assert found["runtime.state.tier.vram"] == "externally_managed"
+    assert found["runtime.state.prefix_cache"] == "metadata_only"
+    assert found["generation.chat"] == "supported"
+    assert of_model(promises_of(node()))["runtime.model_residency"][0] == "supported"
 
 
 def test_promises_of_a_whole_node() -> None:
@@ -187,7 +200,7 @@ def test_promises_of_a_whole_node() -> None:
     assert free["runtime.memory.reservations"] == "unavailable"
     old = of_node(promises_of(node(about=None, takes_wants=False)))
     assert old["runtime.memory.telemetry.host"] == "unavailable"
-    assert old["runtime.model_residency"] == "unavailable"
+    assert old["runtime.placement"] == "unavailable"
     listed = msgspec.structs.replace(ABOUT, devices=(Device("cuda", "GPU"),), memory=Memory(5))
     seen = of_node(promises_of(node(about=listed)))
     assert seen["runtime.memory.telemetry.accelerator"] == "metadata_only"

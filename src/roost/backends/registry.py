@@ -51,7 +51,7 @@ def _own(_llama_server_path: str) -> Found:
 class _Entry(NamedTuple):
     """One backend; `make` and `look` are given the path of a llama-server binary, "" for none.
 
-    `hosts` says that it is a library in a child.
+    `hosts` says that it is a library in a child, `external` that it is somebody else's server.
     """
 
     make: Callable[[str], Backend]
@@ -60,6 +60,7 @@ class _Entry(NamedTuple):
     priorities: dict[Accelerator, int]
     platforms: tuple[str, ...] = ()
     hosts: bool = False
+    external: bool = False
 
 
 def _hosted(
@@ -90,7 +91,7 @@ _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
     "command": _Entry(_command, _own, ("command",), {"cpu": 1}),
-    "openai_http": _Entry(_openai_http, _own, ("openai_http",), {"cpu": 1}),
+    "openai_http": _Entry(_openai_http, _own, ("openai_http",), {"cpu": 1}, external=True),
     **_hosted("roost.backends.toy", ("toy",), {"cpu": 1}),
 }
 HOSTED = tuple(name for name, entry in _ENTRIES.items() if entry.hosts)
@@ -105,10 +106,12 @@ def look(llama_server_path: str = "") -> dict[str, Found]:
 @cache
 def traits() -> tuple[Trait, ...]:
     """List what is fixed about each backend."""
-    return tuple(
-        Trait(name, one.formats, one.priorities, one.make("").capabilities, one.platforms)
-        for name, one in _ENTRIES.items()
-    )
+    return tuple(_trait(name, entry) for name, entry in _ENTRIES.items())
+
+
+def _trait(name: str, entry: _Entry) -> Trait:
+    claimed = entry.make("").capabilities
+    return Trait(*(name, entry.formats, entry.priorities, claimed, entry.platforms, entry.external))
 
 
 def chosen(wanted: str, subject: Subject, around: Around) -> Choice:
@@ -139,6 +142,7 @@ def _about(trait: Trait, found: Found) -> BackendAbout:
         trait.capabilities.claimed,
         found.why,
         found.command,
+        trait.external,
     )
 
 

@@ -20,7 +20,8 @@ class BackendAbout(msgspec.Struct, frozen=True):
     """One backend of a node: whether it can be used there, and what it claims to do.
 
     `claims` are names of `core.model.Capabilities`; `why` and `command` say what is in the way and
-    what to type, "" where nothing is or nothing helps.
+    what to type, "" where nothing is or nothing helps. An `external` one asks a server that is
+    somebody else's.
     """
 
     name: str
@@ -30,6 +31,7 @@ class BackendAbout(msgspec.Struct, frozen=True):
     claims: tuple[str, ...] = ()
     why: str = ""
     command: str = ""
+    external: bool = False
 
 
 class RuntimeAbout(msgspec.Struct, frozen=True):

@@ -34,7 +34,8 @@ class Trait(msgspec.Struct, frozen=True):
     """What is fixed about a backend.
 
     `formats` are the model formats it reads, `platforms` the values of `sys.platform` it runs on,
-    none for every one. `priorities` say how much `auto` prefers it on which accelerator.
+    none for every one. `priorities` say how much `auto` prefers it on which accelerator. An
+    `external` one asks a server that is somebody else's.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Trait(msgspec.Struct, frozen=True):
     priorities: dict[Accelerator, int]
     capabilities: Capabilities
     platforms: tuple[str, ...] = ()
+    external: bool = False
 
 
 class Candidate(msgspec.Struct, frozen=True):

@@ -96,18 +96,28 @@ def is_foreign(node: NodeView) -> bool:
 def _of_node(node: NodeView) -> Iterator[tuple[str, Verdict]]:
     yield "runtime.memory.telemetry.host", _host(node.about)
     yield "runtime.memory.telemetry.accelerator", _accelerator(node.about)
-    managed: Verdict = ("supported", "the node loads and evicts models by itself")
-    if is_foreign(node):
-        managed = ("externally_managed", "this worker has loaded its model itself")
-    elif not node.takes_wants:
-        managed = ("unavailable", _NOT_SAID)
-    yield "runtime.model_residency", managed
+    managed = _managed(node)
     yield "runtime.memory.reservations", _reservations(node, managed)
     yield "runtime.placement", managed
     for name in ("runtime.pd.prefill", "runtime.pd.decode", "runtime.pd.handoff"):
         yield name, ("unsupported", "prefill and decode are one request here")
     yield "runtime.experts.residency", ("unsupported", "no backend here keeps experts apart")
     yield "api.chat.omlx_options", ("unsupported", "there is no oMLX backend")
+
+
+def _managed(node: NodeView) -> Verdict:
+    """Say who loads and evicts the models of a node."""
+    if is_foreign(node):
+        return "externally_managed", "this worker has loaded its model itself"
+    if not node.takes_wants:
+        return "unavailable", _NOT_SAID
+    return "supported", "the node loads and evicts models by itself"
+
+
+def _residency(node: NodeView, backend: BackendAbout | None) -> Verdict:
+    if backend is not None and backend.external:
+        return "externally_managed", "the server that is asked has its model, and nobody here knows"
+    return _managed(node)
 
 
 def _host(about: NodeAbout | None) -> Verdict:
@@ -146,6 +156,7 @@ def _of_model(node: NodeView, offer: ModelOffer) -> ModelPromises:
         Promise(name, *_generation(name.removeprefix("generation."), node, offer, backend))
         for name in GENERATION
     ]
+    found.append(Promise("runtime.model_residency", *_residency(node, backend)))
     found += [Promise(name, *verdict) for name, verdict in _states(node, backend, runtime)]
     return ModelPromises(offer.model, offer.backend, tuple(found))
 
@@ -190,8 +201,14 @@ def _states(
         known = ("externally_managed", "this worker keeps its own KV")
     elif backend is None:
         known = ("unavailable", _NOT_SAID)
+    elif backend.external:
+        known = ("externally_managed", "the server that is asked keeps its own KV")
     prefixes: Verdict = ("supported", "a slot keeps what it has computed")
-    yield "runtime.state.prefix_cache", prefixes if "prefix_cache" in claims else known
+    if backend is not None and backend.external:
+        prefixes = ("metadata_only", "what its server reuses is known by its word alone")
+    elif "prefix_cache" not in claims:
+        prefixes = known
+    yield "runtime.state.prefix_cache", prefixes
     tried = known if "state" not in claims else _tried(node.about, runtime)
     for name in STATES:
         yield name, tried
@@ -219,7 +236,7 @@ def _lasting(tried: Verdict, about: NodeAbout | None) -> Verdict:
 
 
 def _vram(backend: BackendAbout | None, known: Verdict) -> Verdict:
-    if backend is None:
+    if backend is None or backend.external:
         return known
     if backend.accelerator == "cpu":
         return "unsupported", "its slots are in main memory"
