@@ -19,7 +19,7 @@ from roost.core.request import (
     TextPrompt,
 )
 from roost.core.snapshots import ModelOffer, NodeStatus
-from roost.fleet.abilities import Abilities
+from roost.fleet.abilities import Abilities, Verdict
 
 ONE, TWO = NodeId("one"), NodeId("two")
 CHAT = GenerateRequest(ModelId("m"), ChatPrompt((Message("user", "hello"),)))
@@ -41,7 +41,7 @@ def report(*claims: str, model: str = "m", has_chat: bool = True, says: bool = T
 
 def refused(abilities: Abilities, request: GenerateRequest) -> str:
     """Give the words of a refusal, "" for none."""
-    failure = abilities.refusal(request)
+    failure = abilities.judge(request).failure
     assert failure is None or failure.reason == "unsupported"
     return failure.message if failure else ""
 
@@ -51,14 +51,14 @@ def test_a_lack_is_named_with_its_field_and_backend() -> None:
     abilities = Abilities()
     abilities.on_report(ONE, report("chat", "completion"))
     assert refused(abilities, CHAT) == refused(abilities, TEXT) == ""
-    failure = abilities.refusal(SURE)
+    failure = abilities.judge(SURE).failure
     assert failure is not None
     assert failure.param == "logprobs"
     assert failure.message == (
         "The model `m` runs on b, which does no log probabilities. No model here can."
     )
     abilities.on_report(ONE, report("logprobs"))
-    failure = abilities.refusal(SURE)
+    failure = abilities.judge(SURE).failure
     assert failure is not None
     assert failure.param == "messages"
 
@@ -82,7 +82,7 @@ def test_formats_and_biases_need_their_claims(
     """Who cannot hold an answer to a format is not asked for it."""
     abilities = Abilities()
     abilities.on_report(ONE, report("completion"))
-    failure = abilities.refusal(request_)
+    failure = abilities.judge(request_).failure
     assert failure is not None
     assert failure.param == param
     abilities.on_report(ONE, report("completion", claim))
@@ -126,6 +126,22 @@ def test_a_model_that_nobody_has_is_not_this_refusal(request_: GenerateRequest) 
     abilities.on_report(ONE, msgspec.structs.replace(odd, models=(unknown,)))
     assert refused(abilities, request_) == ""
     abilities.on_left(TWO)
+
+
+def test_those_who_cannot_are_named_where_others_can() -> None:
+    """A request goes to none of them; it changes with what nodes say, and with who is there."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report("chat"))
+    abilities.on_report(TWO, report("chat", "logprobs"))
+    assert abilities.judge(SURE) == Verdict(None, frozenset({ONE}))
+    assert abilities.judge(CHAT) == Verdict()
+    abilities.on_report(ONE, report("chat", "logprobs"))
+    assert abilities.judge(SURE) == Verdict()
+    abilities.on_report(TWO, report("chat", says=False))
+    abilities.on_report(ONE, report("chat"))
+    assert abilities.judge(SURE) == Verdict(None, frozenset({ONE}))
+    abilities.on_left(TWO)
+    assert abilities.judge(SURE).failure is not None
 
 
 def test_few_models_are_named() -> None:

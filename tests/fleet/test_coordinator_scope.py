@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roost.core.ids import RequestId, TenantId
+from roost.core.ids import NodeId, RequestId, TenantId
 from roost.core.request import Scope, Terms
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
@@ -115,3 +115,32 @@ def test_the_pace_of_a_prefill_is_not_learned_from_who_hides_it() -> None:
     (sent,) = of(ask(fleet, "r9", "turns"), Dispatch)
     assert sent.predicted_s is None
     assert sent.node == "w"
+
+
+def unfit_for(fleet: Fleet, name: str, *nodes: str) -> list[Effect]:
+    """Let a request arrive for which these nodes lack something."""
+    unfit = frozenset(map(NodeId, nodes))
+    terms = Terms(RequestId(name), TenantId("t"), unfit=unfit)
+    return fleet.machine.on_request(terms, MODEL, fleet.now)
+
+
+def test_a_node_that_cannot_is_passed_over_for_one_that_can() -> None:
+    """Who needs more waits for the able one, and holds up nobody who needs less."""
+    fleet = Fleet()
+    fleet.join("plain", report=serving("all"))
+    fleet.join("able", report=serving("all"))
+    assert placed(unfit_for(fleet, "r1", "plain")) == "able"
+    assert placed(unfit_for(fleet, "r2", "plain")) is None
+    assert placed(ask(fleet, "r3", "all")) == "plain"
+    fleet.token("r1")
+    effects = fleet.finish("r1")
+    sent = {(one.request, one.node) for one in of(effects, Dispatch)}
+    assert sent == {("r2", "able")}
+
+
+def test_without_the_able_one_nobody_can() -> None:
+    """It has gone since the request was looked at: there is nobody, and that is said."""
+    fleet = Fleet()
+    fleet.join("plain", report=serving("all"))
+    (answer,) = of(unfit_for(fleet, "r1", "plain"), Answer)
+    assert answer.failure.kind.status == 503

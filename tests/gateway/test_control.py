@@ -186,5 +186,26 @@ async def test_what_nobody_can_do_is_refused_with_who_can(keyed: Stage) -> None:
     assert (await call(keyed, "ann", "POST", "/v1/chat/completions", wanted)).status == 200
 
 
+async def test_a_request_goes_to_the_nodes_that_can(keyed: Stage) -> None:
+    """Of two with one model, the one whose backend does it."""
+    report = full_report()
+    other = BackendAbout("other", usable=True, claims=("chat", "logprobs"))
+    offers = tuple(msgspec.structs.replace(one, backend="other") for one in report.models)
+    about = msgspec.structs.replace(ABOUT, backends=(other,))
+    nodes = {name: keyed.add_node(name, slots=8) for name in ("plain", "able")}
+    for node in nodes.values():
+        node.on_open = partial(node.answer, cached=0)
+    fleet = keyed.gateway.mind.coordinator.fleet
+    await until(lambda: len(fleet()) == 2 and all(one.reported for one in fleet()), what="both")
+    nodes["plain"].report(report)
+    nodes["able"].report(msgspec.structs.replace(report, models=offers, about=about))
+    await until(lambda: all(one.about is not None for one in fleet()), what="both are described")
+    wanted = {**HELLO, "logprobs": True}
+    for _ in range(6):
+        reply = await call(keyed, "ann", "POST", "/v1/chat/completions", wanted)
+        assert (reply.status, reply.headers["x-roost-node"]) == (200, "able")
+    assert nodes["plain"].opened == []
+
+
 def _has_about(stage: Stage) -> bool:
     return any(node.about is not None for node in stage.gateway.mind.coordinator.fleet())

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from roost.core.compacted import Compacted
-from roost.core.ids import ModelId, RequestId, TenantId
+from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -188,7 +188,8 @@ class Terms(msgspec.Struct, frozen=True):
     One that is `fresh` begins a conversation: a home that is found for it is that of another one,
     which began with the same words.
     `compacted` says that its past is shorter than the one whose KV there may be.
-    `needs` is the least that a node has to serve.
+    `needs` is the least that a node has to serve; `unfit` are nodes whose backend for the model
+    cannot do what is asked.
     """
 
     request_id: RequestId
@@ -208,3 +209,4 @@ class Terms(msgspec.Struct, frozen=True):
     fresh: bool = False
     compacted: Compacted | None = None
     needs: Scope = "all"
+    unfit: frozenset[NodeId] = frozenset()

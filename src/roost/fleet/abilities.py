@@ -56,42 +56,70 @@ class _Ability(NamedTuple):
     has_template: bool
 
 
+class Verdict(NamedTuple):
+    """Why nobody can do what is asked, None where somebody may; and who of those cannot."""
+
+    failure: Failure | None = None
+    unfit: frozenset[NodeId] = frozenset()
+
+
+ANYBODY = Verdict()
+
+
 class Abilities:
     """Kept by the reports of nodes that are linked."""
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, dict[ModelId, _Ability]] = {}
+        # Reports come every second and hardly ever say anything new of this.
+        self._judged: dict[tuple[ModelId, tuple[Need, ...]], Verdict] = {}
 
     def on_report(self, node: NodeId, status: NodeStatus) -> None:
         """A node has said what it has."""
         backends = status.about.backends if status.about is not None else ()
         claims = {one.name: frozenset(one.claims) for one in backends}
-        self._nodes[node] = {
-            offer.model: _ability(offer, claims.get(offer.backend)) for offer in status.models
-        }
+        found = {offer.model: _ability(offer, claims.get(offer.backend)) for offer in status.models}
+        if self._nodes.get(node) != found:
+            self._nodes[node] = found
+            self._judged.clear()
 
     def on_left(self, node: NodeId) -> None:
         """A node has gone."""
-        self._nodes.pop(node, None)
+        if self._nodes.pop(node, None) is not None:
+            self._judged.clear()
 
-    def refusal(self, request: GenerateRequest) -> Failure | None:
-        """Say why nobody can do what is asked, and who could; None where somebody may."""
+    def judge(self, request: GenerateRequest) -> Verdict:
+        """Say whether somebody can do what is asked; of a model that nobody has others say more."""
         needs = needs_of(request)
+        asked = request.model, needs
+        judged = self._judged.get(asked)
+        if judged is None:
+            having = [
+                (node, ability)
+                for node, models in self._nodes.items()
+                if (ability := models.get(request.model)) is not None
+            ]
+            if not having:
+                # Not kept: the names that strangers may think of have no end.
+                return ANYBODY
+            judged = self._judged[asked] = self._verdict(request.model, needs, having)
+        return judged
+
+    def _verdict(
+        self, model: ModelId, needs: tuple[Need, ...], having: list[tuple[NodeId, _Ability]]
+    ) -> Verdict:
         wanted = {need.capability for need in needs}
-        lacking: list[tuple[Need, _Ability]] = []
-        for models in self._nodes.values():
-            ability = models.get(request.model)
-            if ability is None:
-                continue
-            if ability.claims is None or wanted <= ability.claims:
-                return None
-            missing = next(need for need in needs if need.capability not in ability.claims)
-            lacking.append((missing, ability))
-        if not lacking:
-            # Nobody has the model at all, which others say better.
-            return None
-        need, ability = lacking[0]
-        return _refused(request.model, need, ability, self._able(wanted))
+        lacking = [
+            (node, ability)
+            for node, ability in having
+            if ability.claims is not None and not wanted <= ability.claims
+        ]
+        if len(lacking) < len(having):
+            return Verdict(unfit=frozenset(node for node, _ in lacking))
+        _, ability = lacking[0]
+        claims = ability.claims or frozenset()
+        missing = next(need for need in needs if need.capability not in claims)
+        return Verdict(_refused(model, missing, ability, self._able(wanted)))
 
     def _able(self, wanted: set[str]) -> list[ModelId]:
         """List models of which all of that can be asked, by name."""

@@ -90,6 +90,9 @@ class Assigner:
         if registry.narrow:
             needs = call.terms.needs
             field = field.only(lambda one: registry.serves(one.node, call.model, needs))
+        unfit = call.terms.unfit
+        if unfit:
+            field = field.only(lambda one: one.node not in unfit)
         if not call.resumes_at:
             return field
         digest = registry.digest

@@ -69,7 +69,9 @@ class Books:
     def is_choosy(self, call: Call) -> bool:
         """Whether there are nodes with room that it would not take: its wait says nothing of it."""
         terms = call.terms
-        return terms.require or (self.registry.narrow and terms.needs != "plain_turns")
+        if terms.require or terms.unfit:
+            return True
+        return self.registry.narrow and terms.needs != "plain_turns"
 
     def serve(self, call: Call, now: float) -> None:
         """A request gets its place, on its tenant's account, whether or not it had to wait."""

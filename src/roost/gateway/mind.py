@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 from roost.fleet import refusals
 from roost.fleet.abilities import Abilities
 from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
@@ -90,10 +92,12 @@ class Mind:
     def admit(self, turn: Turn) -> None:
         """Have the coordinator decide about a turn that is expected."""
         turn.is_expected = False
-        unable = self._abilities.refusal(turn.request)
-        if unable is not None:
-            turn.on_refused(unable)
+        judged = self._abilities.judge(turn.request)
+        if judged.failure is not None:
+            turn.on_refused(judged.failure)
             return
+        if judged.unfit:
+            turn.terms = msgspec.structs.replace(turn.terms, unfit=judged.unfit)
         terms, model, said = turn.terms, turn.request.model, turn.relay.said
         self._feed(self.coordinator.on_request(terms, model, self.now_s, said))
 
