@@ -24,6 +24,7 @@ from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.observe import logs
 from roost.store.shelved import Found, reconcile
+from roost.store.states import read_label
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello
 from tests.conftest import Eventually
@@ -274,3 +275,33 @@ async def test_where_it_is_required_a_runtime_without_states_is_none(
         assert failure.reason == "load_failed"
         assert "sessions.reuse" in failure.message
         await node.node.stop(0.0)
+
+
+async def test_operators_move_and_pin_what_an_earlier_life_has_left(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """A promoted file is in memory for this user alone; a pin outlives the node; erased is gone."""
+    keep = KeepSettings(str(tmp_path / "memory/held"), str(tmp_path / "disk"), 0.5, lasts=True)
+    async with lives(tmp_path, keep) as node:
+        for name in "ab":
+            await node.talk(name, 2, eventually)
+    for path in (tmp_path / "memory").rglob("s*"):
+        path.unlink()
+    async with lives(tmp_path, keep) as node:
+        for job in ("promote", "pin"):
+            node.gateway.order_states(job, job, "st_1", wait_s=5.0)
+            await eventually(lambda: job in node.gateway.told, what=job)  # noqa: B023 - at once
+            assert node.gateway.told[job].results[0].failure is None
+        (held,) = (tmp_path / "memory/held").iterdir()
+        assert held.read_bytes() == (tmp_path / "disk/s1.state").read_bytes()
+        assert held.stat().st_mode & 0o777 == 0o600
+        node.gateway.order_states("erase", "erase", "st_2")
+        await eventually(lambda: "s2.state" not in node.files()[1], what="it is gone")
+        await eventually(
+            lambda: read_label(tmp_path / "disk", "s1").pinned, what="the pin is on disk"
+        )
+    async with lives(tmp_path, keep) as node:
+        node.gateway.order_states("list", "list")
+        await eventually(lambda: "list" in node.gateway.told, what="the list")
+        (only,) = node.gateway.told["list"].states
+        assert (only.id, only.pinned, only.model, only.tier) == ("st_1", True, MODEL, "disk")

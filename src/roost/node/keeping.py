@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
-import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -138,11 +137,7 @@ class Keeper:
 
     async def promote(self, effect: Promote) -> None:
         """Copy a file from disk to memory, after a look at every byte."""
-        path = await self._found(effect)
-        name = _name(effect.session)
-        with translated():
-            await asyncio.to_thread(shutil.copyfile, path, self._memory / f"{name}.part")
-            (self._memory / f"{name}.part").replace(self._memory / name)
+        await asyncio.to_thread(self._raise, await self._found(effect), _name(effect.session))
 
     async def mark(self, effect: Mark) -> None:
         """Say on disk whether a session is pinned."""
@@ -161,6 +156,17 @@ class Keeper:
         except OSError as error:
             _gone(path)
             raise fail("storage_error", f"A state cannot be kept: {error.strerror}.") from None
+
+    def _raise(self, path: Path, name: str) -> None:
+        partial = self._memory / f"{name}.part"
+        try:
+            with translated():
+                self._memory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                disk.copy(path, partial)
+                partial.replace(self._memory / name)
+        except RoostError:
+            _gone(partial)
+            raise
 
     async def _found(self, effect: Restore | Promote) -> Path:
         name = _name(effect.session)

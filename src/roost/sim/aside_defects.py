@@ -9,7 +9,7 @@ from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
 from roost.node.effects import Effect, Forget, Park, Restore
-from roost.node.parked import Parked
+from roost.node.parked import NOBODY, Parked
 from roost.node.seating import Seating
 from roost.node.sessions import Sessions
 from roost.node.settings import AgentSettings
@@ -62,6 +62,15 @@ class _Never(Sessions):
         self, runtime: RuntimeId, tenant: TenantId, wanted: bytes
     ) -> tuple[Parked, int] | None:
         return None
+
+
+class _Mortal(Sessions):
+    def on_gone(self, runtime: RuntimeId) -> list[Effect]:
+        effects = super().on_gone(runtime)
+        for one in self:
+            if one.runtime == NOBODY:
+                self._parked.drop(one)
+        return effects
 
 
 class _Hasty(Seating):
@@ -124,6 +133,12 @@ class NeverBringsBack(Odd):
     sessions = _Never
 
 
+class LosesWithTheRuntime(Odd):
+    """What was put aside goes with its runtime, although it is to outlive that."""
+
+    sessions = _Mortal
+
+
 class RunsWhileItMoves(Odd):
     """A stream runs on its slot while that is still written or read."""
 
@@ -147,6 +162,7 @@ CASES: tuple[Case, ...] = (
     ),
     ("put aside twice", agent(ForgetsFilesInMemory), "put_aside", "kept_as_told"),
     ("never brought back", agent(NeverBringsBack), "put_aside", "context_survives"),
+    ("gone with its runtime", agent(LosesWithTheRuntime), "swapped", "context_survives"),
     ("run while it moves", agent(RunsWhileItMoves), "put_aside", "idle_slots_are_moved"),
     ("forgotten while it moves", agent(LosesWhoWaits), "put_aside", "one_ending"),
 )

@@ -86,7 +86,7 @@ def write(source: Path, folder: Path, name: str, label: Label) -> None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             size_bytes = source.stat().st_size
             require_space(folder, size_bytes)
-            digest = _copy(source, partial)
+            digest = copy(source, partial)
             publish(partial, state)
         whole = msgspec.structs.replace(label, size_bytes=size_bytes, sha256=digest)
         write_atomic(label_of(folder, name), sealed(whole))
@@ -171,8 +171,8 @@ def _plain_bytes(path: Path, most: int) -> bytes:
             return file.read(most)
 
 
-def _copy(source: Path, target: Path) -> str:
-    """Copy and put on disk; return the checksum of what was copied."""
+def copy(source: Path, target: Path) -> str:
+    """Copy for this user alone, and put on disk; return the checksum of what was copied."""
     total = hashlib.sha256()
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with source.open("rb", buffering=0) as reader, os.fdopen(descriptor, "wb") as writer:
