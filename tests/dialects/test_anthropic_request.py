@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.core.request import ChatPrompt, Message, Offer, Tool, ToolCall
+from roost.core.request import ChatPrompt, JsonSchema, Message, Offer, Tool, ToolCall
 from roost.dialects.anthropic_request import read_message
 from roost.dialects.openai_options import Translated
 from roost.errors import RoostError
@@ -195,6 +195,19 @@ def test_sampling_and_stops() -> None:
     )
     assert found.stop == ("END", "\n\n")
     assert read(max_tokens=None).request.max_tokens is None
+
+
+def test_an_answer_may_be_held_to_a_schema() -> None:
+    """As it was sent; together with tools it cannot be."""
+    form = {"type": "json_schema", "schema": SCHEMA}
+    found = read(output_config={"format": form}).request
+    assert found.constraint == JsonSchema(json.dumps(SCHEMA, separators=(",", ":")))
+    with pytest.raises(RoostError, match="cannot call"):
+        read(output_config={"format": form}, tools=[TOOL])
+    assert read(output_config={"format": form}, tools=[TOOL], tool_choice={"type": "none"})
+    for wrong in ({"type": "json_schema"}, {"type": "xml"}):
+        with pytest.raises(RoostError, match=r"output_config\.format"):
+            read(output_config={"format": wrong})
 
 
 def test_documents_of_text_are_text() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.core.request import ChatPrompt, Message, ToolCall
+from roost.core.request import ChatPrompt, JsonAny, JsonSchema, Message, ToolCall
 from roost.dialects.openai_options import Translated
 from roost.dialects.responses_items import as_items, read_input
 from roost.dialects.responses_request import going_on, own, read_response
@@ -130,6 +130,15 @@ def test_a_response_goes_on_from_another() -> None:
         *before,
         Message("user", "and now?"),
     )
+
+
+def test_an_answer_may_be_held_to_json() -> None:
+    """To any, to a schema, or to nothing."""
+    schema = {"type": "object"}
+    form = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}
+    assert read(text={"format": form}).request.constraint == JsonSchema('{"type":"object"}')
+    assert read(text={"format": {"type": "json_object"}}).request.constraint == JsonAny()
+    assert read(text={"verbosity": "low"}).request.constraint is None
 
 
 def test_limits_and_thinking() -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import msgspec
 
 from roost.core.ids import ModelId
-from roost.core.request import ChatPrompt, GenerateRequest, Message, Offer, Sampling, Tool, ToolMode
+from roost.core.request import ChatPrompt, GenerateRequest, Offer, Sampling, Tool, ToolMode
 from roost.dialects import fields
 from roost.dialects import openai_options as shared
 from roost.dialects.anthropic_blocks import read_messages, read_system
 from roost.dialects.json_body import JsonObject, described, parse_object
+from roost.dialects.openai_formats import read_flat_format
 from roost.dialects.openai_messages import goes_on
 from roost.dialects.openai_tools import read_name
 from roost.errors import fail
@@ -50,13 +51,17 @@ def read_message(body: bytes, *, strict: bool = False) -> shared.Translated:
     sent = parse_object(body)
     ignored: set[str] = set()
     messages = read_system(sent) + read_messages(sent, ignored.add)
-    thinking = read_thinking(sent)
+    thinking, offer = read_thinking(sent), _offer(sent, ignored)
+    config = fields.mapping(sent, "output_config")
+    effort = fields.text(config, "effort", "output_config.") or "" if thinking else ""
+    form = fields.mapping(config, "format", "output_config.")
     request = GenerateRequest(
         model=ModelId(shared.read_model(sent) or ""),
-        prompt=_prompt(sent, messages, ignored, thinking=thinking),
+        prompt=ChatPrompt(messages, offer, goes_on(messages), thinking, effort),
         max_tokens=_limit(sent),
         stop=_stops(sent),
         sampling=_sampling(sent),
+        constraint=read_flat_format(form, "output_config.format", offer),
     )
     ignored |= shared.unknown_names(sent, _KNOWN)
     options = shared.ReplyOptions(
@@ -81,18 +86,6 @@ def read_thinking(sent: JsonObject) -> bool:
         return _THINKING[kind]
     wanted = "'enabled', 'adaptive' or 'disabled'"
     raise fields.wrong("thinking.type", wanted, kind)
-
-
-def _prompt(
-    sent: JsonObject, messages: tuple[Message, ...], ignored: set[str], *, thinking: bool
-) -> ChatPrompt:
-    config = fields.mapping(sent, "output_config")
-    if config.get("format") is not None:
-        message = "'output_config.format' is not supported: say in words which form is wanted."
-        raise fail("unsupported", message, param="output_config.format")
-    effort = fields.text(config, "effort", "output_config.") or ""
-    offer = _offer(sent, ignored)
-    return ChatPrompt(messages, offer, goes_on(messages), thinking, effort if thinking else "")
 
 
 def _limit(sent: JsonObject) -> int | None:

@@ -1,10 +1,10 @@
-"""DECIDER: what an answer is to be held to, as `response_format` says it."""
+"""DECIDER: what an answer is to be held to, as each API says it."""
 
 from __future__ import annotations
 
 import msgspec
 
-from roost.core.request import Constraint, JsonAny, JsonSchema
+from roost.core.request import Constraint, JsonAny, JsonSchema, Offer
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject
 from roost.errors import fail
@@ -33,5 +33,29 @@ def read_format(body: JsonObject) -> Constraint | None:
     schema = fields.mapping(named, "schema", f"{where}.")
     if not schema:
         message = f"'{where}.schema' must be an object that is not empty; or ask for 'json_object'."
+        raise fail("bad_request", message, param=f"{where}.schema")
+    return JsonSchema(_encode(schema).decode())
+
+
+def read_flat_format(form: JsonObject, where: str, offer: Offer | None) -> Constraint | None:
+    """Read a format whose schema stands beside its type, at `where`; None for text.
+
+    Raises `bad_request`, and `unsupported` where tools are offered as well: an answer that is held
+    to JSON as a whole cannot call one.
+    """
+    kind = form.get("type", "text")
+    if kind == "text":
+        return None
+    if kind not in ("json_object", "json_schema"):
+        message = f"'{where}' must have the type 'text', 'json_object' or 'json_schema'."
+        raise fail("bad_request", message, param=where)
+    if offer is not None and offer.mode != "none":
+        message = f"'{where}' holds the whole answer to JSON, so it cannot call 'tools'."
+        raise fail("unsupported", message, param=where)
+    if kind == "json_object":
+        return JsonAny()
+    schema = fields.mapping(form, "schema", f"{where}.")
+    if not schema:
+        message = f"'{where}.schema' must be an object that is not empty."
         raise fail("bad_request", message, param=f"{where}.schema")
     return JsonSchema(_encode(schema).decode())

@@ -16,6 +16,7 @@ from roost.core.request import ChatPrompt, GenerateRequest, Message
 from roost.dialects import fields
 from roost.dialects import openai_options as shared
 from roost.dialects.json_body import JsonObject, parse_object
+from roost.dialects.openai_formats import read_flat_format
 from roost.dialects.openai_tools import read_offer
 from roost.dialects.responses_items import read_input
 from roost.dialects.responses_wishes import Wishes
@@ -45,18 +46,20 @@ def read_response(body: bytes, *, strict: bool = False) -> shared.Translated:
     said = read_input(sent, ignored.add)
     wishes = _wishes(sent)
     thinking, effort = _thinking(sent)
-    _refuse_formats(sent)
+    offer = read_offer(sent, ignored.add)
+    form = fields.mapping(fields.mapping(sent, "text"), "format", "text.")
     request = GenerateRequest(
         model=ModelId(shared.read_model(sent) or ""),
         prompt=ChatPrompt(
             with_instructions(wishes.instructions, said),
-            read_offer(sent, ignored.add),
+            offer,
             thinking=thinking,
             effort=effort,
         ),
         max_tokens=shared.read_max_tokens(sent, "max_output_tokens"),
         stop=shared.read_stop(sent),
         sampling=shared.read_sampling(sent),
+        constraint=read_flat_format(form, "text.format", offer),
     )
     ignored |= shared.unknown_names(sent, _KNOWN)
     translated = shared.translated(sent, request, ignored, strict=strict)
@@ -128,15 +131,3 @@ def _thinking(sent: JsonObject) -> tuple[bool | None, str]:
         message = f"'reasoning.effort' must be one of {', '.join(EFFORTS)}."
         raise fail("bad_request", message, param="reasoning.effort")
     return (False, "") if effort == "none" else (None, effort)
-
-
-def _refuse_formats(sent: JsonObject) -> None:
-    """Refuse a format that nothing would enforce."""
-    form = fields.mapping(fields.mapping(sent, "text"), "format", "text.")
-    kind = form.get("type", "text")
-    if kind in ("json_object", "json_schema"):
-        message = f"'text.format' of the type '{kind}' is not supported yet."
-        raise fail("unsupported", message, param="text.format")
-    if kind != "text":
-        message = "'text.format' must have the type 'text'."
-        raise fail("bad_request", message, param="text.format")
