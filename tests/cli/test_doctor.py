@@ -146,6 +146,12 @@ def test_other_things_that_are_fine() -> None:
     assert found["accelerator"].said == "Big GPU (cuda), 1.0 GiB of 2.0 GiB free, driver 570"
 
 
+def test_a_model_without_weights_here_has_no_rate_of_its_own() -> None:
+    """Of somebody else's server the bandwidth of this machine says nothing."""
+    said = judged(models=(ModelFacts("m", 0, CHOICE),))["model m"]
+    assert (said.level, said.said) == ("ok", "runs on llama_server")
+
+
 def test_a_folder_and_a_clock_are_looked_at(tmp_path: Path) -> None:
     """Nothing is made, and what is not there yet is judged by where it would be."""
     inner = tmp_path / "a" / "b"

@@ -66,7 +66,10 @@ class ClockFacts(msgspec.Struct, frozen=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
-    """One installed model: what runs it, and what is wrong with its files."""
+    """One installed model: what runs it, and what is wrong with its files.
+
+    `weight_bytes` is 0 where nobody knows, and where its weights are not on this machine.
+    """
 
     id: str
     weight_bytes: int
@@ -228,9 +231,7 @@ def _models(settings: Settings, home: Home) -> tuple[tuple[ModelFacts, ...], tup
 
     store, chosen = ModelStore(home), chooser(settings)
     found = [
-        ModelFacts(
-            str(one.id), one.weight_bytes or one.size_bytes, chosen.choice(one), _failure_of(one)
-        )
+        ModelFacts(str(one.id), one.weight_bytes, chosen.choice(one), _failure_of(one))
         for one in store.list()
     ]
     return tuple(found), tuple(f"{name}: {why}" for name, why in store.broken())
