@@ -50,7 +50,7 @@ def test_a_choice_is_explained(home: Path, capsys: pytest.CaptureFixture[str]) -
     told = capsys.readouterr().out
     assert told.startswith("tiny: llama_server, reads gguf and runs here on ")
     assert "  - scripted       does not read gguf, but scripted, broken" in told
-    assert run(home, "why", "tiny", "--json", "--backend", "scripted") == 0
+    assert run(home, "why", "--json", "tiny", "--backend", "scripted") == 0
     (choice,) = json.loads(capsys.readouterr().out)
     assert (choice["wanted"], choice["chain"]) == ("scripted", ["scripted"])
     assert set(choice) == set(Choice.__struct_fields__)

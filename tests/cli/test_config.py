@@ -44,7 +44,7 @@ def test_a_script_gets_the_faults_as_data(
     """Path and reason of each, and whether there are any."""
     file = tmp_path / "other.toml"
     file.write_text(WRONG)
-    assert run(tmp_path, "check", str(file), "--json") == 2
+    assert run(tmp_path, "check", "--json", str(file)) == 2
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is False
     assert {one["setting"]: one["message"].split(":")[0] for one in told["faults"]} == {

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", nargs="?", help="for why: a model; for install: a backend")
     parser.add_argument("--execute", action="store_true", help="for install: do it")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_intermixed_args(arguments)
     if bool(parsed.name) != (parsed.action == "install") and parsed.action != "why":
         parser.error("install needs a backend" if not parsed.name else "list takes no name")
     settings = options.load(parsed).settings

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("action", nargs="?", default="show", choices=("show", "check"))
     parser.add_argument("file", nargs="?", metavar="FILE", help="a settings file")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_intermixed_args(arguments)
     if parsed.file and parsed.config:
         parser.error("FILE and --config are two files; name one")
     loaded, faults = read_all({**vars(parsed), "config": parsed.file or parsed.config})
