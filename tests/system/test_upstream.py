@@ -120,10 +120,17 @@ def test_the_list_is_read_again_on_hup(start: Start, openai: Client, tmp_path: P
         model=MODEL, messages=[{"role": "user", "content": "who?"}]
     )
     assert answered.headers["x-roost-node"] == "b"
+    _write(file, f"b={two}", head=f'aliases = ["gpt-4o={MODEL}"]\n')
+    gateway.signal(signal.SIGHUP)
+    wait(lambda: "gpt-4o" in {one.id for one in openai(url).models.list()}, "the name is known")
+    named = openai(url).chat.completions.create(
+        model="gpt-4o", messages=[{"role": "user", "content": "who?"}]
+    )
+    assert named.model == MODEL
 
 
-def _write(file: Path, *urls: str) -> None:
-    file.write_text(f"[upstream]\nurls = {json.dumps(urls)}\nprobe_s = 0.2\n", "utf-8")
+def _write(file: Path, *urls: str, head: str = "") -> None:
+    file.write_text(f"{head}[upstream]\nurls = {json.dumps(urls)}\nprobe_s = 0.2\n", "utf-8")
 
 
 def _kill(server: Roost) -> None:

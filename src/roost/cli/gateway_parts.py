@@ -297,4 +297,5 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
         probe_path=settings.upstream_probe_path,
         models_s=settings.upstream_models_s,
+        aliases=read_aliases(settings.aliases),
     )

@@ -45,12 +45,12 @@ def of_fleet(gateway: Gateway, life: Life) -> Taker:
 
 
 def of_upstream(gateway: UpstreamGateway) -> Taker:
-    """Have a gateway for other servers follow what a client connection may cost."""
+    """Have a gateway for other servers follow its limits, and other names of models."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
-        return partial(gateway.use_limits, upstream_settings(settings, ()).limits)
+        return partial(gateway.follow, upstream_settings(settings, ()))
 
-    return Taker(LIMITS, prepare)
+    return Taker((*LIMITS, "aliases"), prepare)
 
 
 def of_front(front: Front) -> Taker:

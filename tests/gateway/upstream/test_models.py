@@ -7,9 +7,18 @@ from collections import Counter
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roost.fleet.upstream_pool import PoolSettings
-from roost.gateway.upstream.models import LIST_MAX_BYTES, merged, named_model, read_list
+from roost.gateway.upstream.gateway import UpstreamSettings
+from roost.gateway.upstream.models import (
+    LIST_MAX_BYTES,
+    merged,
+    named_model,
+    read_list,
+    renamed,
+)
 from tests.conftest import Eventually, until
 from tests.gateway.upstream.conftest import (
     BODY,
@@ -199,3 +208,37 @@ async def test_a_server_that_hangs_on_its_list_joins_all_the_same() -> None:
         await until(lambda: world.view.servers[0].health == "healthy")
         assert world.view.servers[0].models is None
     listener.close()
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.none(), max_size=4),
+    st.text(min_size=1),
+)
+def test_a_name_is_exchanged_and_nothing_else(fields: dict[str, object], model: str) -> None:
+    """Whatever else is in the request is as it was written, numbers of any length too."""
+    body = msgspec.json.encode({**fields, "model": "other", "seed": 1})
+    body = body.replace(b'"seed":1', b'"seed":1.0000000000000000000001')
+    changed = renamed(body, model)
+    assert named_model(changed) == model
+    assert b"1.0000000000000000000001" in changed
+    before, after = msgspec.json.decode(body), msgspec.json.decode(changed)
+    assert {**before, "model": model} == after
+
+
+async def test_models_are_asked_for_by_other_names() -> None:
+    """The server hears its own name for it; the list has both; names change while it runs."""
+    one, two = FakeServer(models=("real",)), FakeServer(models=("b",))
+    async with fleet(one, two, pool=MANY) as world:
+        world.gateway.follow(UpstreamSettings((), aliases={"gpt-4o": "real", "x": "gone"}))
+        await until(lambda: world.gateway.pool.picky, what="the lists are known")
+        reply = await world.ask(asking("gpt-4o"))
+        assert (reply.status, reply.headers["x-roost-node"]) == (200, "s0")
+        assert msgspec.json.decode(one.asked[0].body)["model"] == "real"
+        listed = msgspec.json.decode((await world.ask(get("/v1/models"))).body)["data"]
+        assert {entry["id"] for entry in listed} == {"real", "b", "gpt-4o"}
+        await world.ask(get("/v1/models/gpt-4o"))
+        assert "/v1/models/real " in one.asked[-1].line
+        world.gateway.follow(UpstreamSettings(()))
+        assert (await world.ask(asking("gpt-4o"))).status == 200
+        heard = [named_model(asked.body) for server in (one, two) for asked in server.asked]
+        assert "gpt-4o" in heard

@@ -40,7 +40,10 @@ _ABOUT = msgspec.json.encode(
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True):
-    """Everything the stateless gateway is told. `probe_path` "" tries the usual ones."""
+    """Everything the stateless gateway is told. `probe_path` "" tries the usual ones.
+
+    `aliases` are other names of models.
+    """
 
     targets: tuple[Target, ...]
     listener: Listener = Listener()
@@ -54,6 +57,7 @@ class UpstreamSettings(msgspec.Struct, frozen=True):
     models_s: float = 30.0
     tick_s: float = 0.25
     report_s: float = 20.0
+    aliases: dict[str, str] = {}
 
 
 class UpstreamGateway:
@@ -68,6 +72,7 @@ class UpstreamGateway:
         # Ties between equal servers: any source will do.
         dice = random.Random()
         self._proxy = Proxy(self.pool, servers, settings.passage, dice, self.metrics, self._log)
+        self._proxy.aliases = settings.aliases
         self._gate = Gate(allowed(settings.listener.host, settings.allowed_hosts), authorise)
         self._tasks = Tasks()
         self._probing: dict[str, asyncio.Task[None]] = {}
@@ -110,10 +115,11 @@ class UpstreamGateway:
                 self._probe(self._proxy.servers[name])
         self._log.info("upstream_list", servers=len(names))
 
-    def use_limits(self, limits: FrontLimits) -> None:
-        """Go by these limits from now on."""
+    def follow(self, settings: UpstreamSettings) -> None:
+        """Go by these from now on, as far as they may change; `use` is for the servers."""
+        self._proxy.aliases = settings.aliases
         if self.front is not None:
-            self.front.use(limits)
+            self.front.use(settings.limits)
 
     def _probe(self, server: Server) -> None:
         settings = self._settings

@@ -1,16 +1,20 @@
 """DECIDER: which model a request names, what a server lists, and several lists as one.
 
-Nothing here changes a byte: a body is looked into and passed on as it came.
+A body is looked into and passed on as it came, unless it names a model by another name than its
+own: then that is put in, and everything else stays as it was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
 LIST_MAX_BYTES = 1024 * 1024
 """A longer list is not read; its server counts as one that tells nothing."""
+
+NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -43,6 +47,13 @@ def named_model(body: bytes) -> str | None:
         return None
 
 
+def renamed(body: bytes, model: str) -> bytes:
+    """Put a model's own name into a request in which `named_model` has found another one."""
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+    return msgspec.json.encode(fields)
+
+
 def read_list(body: bytes) -> tuple[Listed, ...] | None:
     """Read the answer of `/v1/models`; None where it is not in OpenAI's shape."""
     try:
@@ -52,10 +63,22 @@ def read_list(body: bytes) -> tuple[Listed, ...] | None:
         return None
 
 
-def merged(lists: Iterable[tuple[Listed, ...]]) -> bytes:
-    """Render several lists as one; of two entries with one id the first is kept."""
+def merged(lists: Iterable[tuple[Listed, ...]], aliases: Mapping[str, str] = NO_ALIASES) -> bytes:
+    """Render several lists as one; of two entries with one id the first is kept.
+
+    Other names follow, each with what is said of its model, where that is listed.
+    """
     entries: dict[str, msgspec.Raw] = {}
     for listed in lists:
         for one in listed:
             entries.setdefault(one.id, one.entry)
+    for name, model in aliases.items():
+        if model in entries:
+            entries.setdefault(name, _named(entries[model], name))
     return msgspec.json.encode({"object": "list", "data": list(entries.values())})
+
+
+def _named(entry: msgspec.Raw, name: str) -> msgspec.Raw:
+    fields = msgspec.json.decode(entry, type=dict[str, msgspec.Raw])
+    fields["id"] = msgspec.Raw(msgspec.json.encode(name))
+    return msgspec.Raw(msgspec.json.encode(fields))

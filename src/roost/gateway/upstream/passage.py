@@ -22,6 +22,7 @@ from roost.gateway.front.rendering import Headers
 from roost.gateway.timeouts import TIMEOUT_HEADER, left_ms
 from roost.gateway.upstream.answers import CUT, Answer, BodyAnswer, EventsAnswer
 from roost.gateway.upstream.headers import is_events, reply_headers, request_head
+from roost.gateway.upstream.models import renamed
 from roost.gateway.upstream.routes import ProxyRoute
 
 if TYPE_CHECKING:
@@ -176,6 +177,14 @@ class Passage:
         except Exception as error:  # noqa: BLE001 - whoever calls this has others to serve
             self._drop_connection()
             self._fail(failure_of(error, self.exchange.request_id))
+
+    def ask_for(self, model: str) -> None:
+        """Ask for a model by its own name, where it was asked for by another one."""
+        self.model = model
+        if self.route.leased:
+            self.body = renamed(self.body, model)
+        else:
+            self._path = self.route.path(model, self.exchange.query)
 
     def _head(self) -> bytes:
         assert self._server is not None, "asked before it was placed"

@@ -21,7 +21,7 @@ from roost.fleet.upstream_effects import (
 from roost.fleet.upstream_pool import UpstreamPool
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
-from roost.gateway.upstream.models import Listed, merged, named_model
+from roost.gateway.upstream.models import NO_ALIASES, Listed, merged, named_model
 from roost.gateway.upstream.passage import Passage, PassageLimits
 from roost.gateway.upstream.routes import MODELS, ROUTES, ProxyRoute
 from roost.gateway.upstream.servers import Server, Servers
@@ -59,6 +59,7 @@ class Proxy:
         self._dice = dice
         self._metrics = metrics
         self._log = log
+        self.aliases = NO_ALIASES
         self._tasks: Tasks | None = None
         self._passages: dict[int, Passage] = {}
         self._last_ticket = 0
@@ -238,23 +239,32 @@ class Proxy:
         self._passages[passage.ticket] = passage
         if not route.leased:
             passage.model = call.rest or None
+            self._by_own_name(passage)
             if not self._glance(passage):
                 passage.on_refused(self.pool.unavailable(passage.model))
             return
-        if self.pool.picky:
-            # Where all servers list the same, nobody pays for looking.
+        if self.pool.picky or self.aliases:
+            # Where all servers list the same under their own names, nobody pays for looking.
             passage.model = named_model(passage.body)
+            self._by_own_name(passage)
         ticket, model = passage.ticket, passage.model
         self.perform([self.pool.on_request(ticket, self.now(), self._dice, model)])
+
+    def _by_own_name(self, passage: Passage) -> None:
+        model = self.aliases.get(passage.model or "")
+        if model is not None:
+            passage.ask_for(model)
 
     def _merged_list(self) -> bytes | None:
         """Return what all working servers list; None where that is for a server to say.
 
-        That is, for the only one, whose words pass unchanged, or for any if nobody's are known.
+        That is, for the only one, whose words pass unchanged while there are no other names, or for
+        any if nobody's are known.
         """
         working = self.pool.working()
         lists = [listed for name in working if (listed := self.servers[name].listed) is not None]
-        return merged(lists) if lists and len(working) > 1 else None
+        own = lists and (len(working) > 1 or self.aliases)
+        return merged(lists, self.aliases) if own else None
 
     def _count(self, route: ProxyRoute, outcome: Outcome) -> None:
         # A client that polls the list of models would drown the figures of what it is for.
