@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from roost.cli.access import COORDINATOR, OPERATOR, by_keys, or_key
+from roost.cli.access import COORDINATOR, OPERATOR, by_keys, by_tokens, or_key
+from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Principal
 from roost.store.database import Database
 from roost.store.home import Home
 from roost.store.keys import KeyStore
+from roost.store.tokens import TokenStore
 
 
 @pytest.fixture
@@ -38,3 +40,21 @@ def test_where_nobody_needs_a_key_the_coordinator_has_its_name_still(store: KeyS
     authorise = or_key("told", by_keys(store, "127.0.0.1"))
     assert authorise({b"x-api-key": b"told"}) == Principal(COORDINATOR)
     assert authorise({}) == OPERATOR
+
+
+def test_a_key_and_a_join_token_open_one_door_each(store: KeyStore, tmp_path: Path) -> None:
+    """No token asks for a model, no key joins as a node, also an operator's; each has a name."""
+    database = Database.open(Home.open(tmp_path / "home"))
+    tokens = TokenStore(database)
+    key, token = store.add("boss", "admin"), tokens.issue()
+    asks, joins = by_keys(store, "127.0.0.1"), by_tokens(tokens)
+    with_key = {b"authorization": f"Bearer {key.secret}".encode()}
+    with_token = {b"authorization": f"Bearer {token.secret}".encode()}
+    assert asks(with_key) == Principal(key.record.tenant, "admin")
+    assert joins(with_token) == Principal(TenantId(token.record.id), "node")
+    for refused in (asks(with_token), joins(with_key), asks({}), joins({})):
+        assert isinstance(refused, Failure)
+        assert refused.reason == "unauthorized"
+    tokens.revoke(token.record.id)
+    assert isinstance(joins(with_token), Failure)
+    database.close()

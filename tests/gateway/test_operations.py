@@ -186,3 +186,17 @@ async def test_a_model_that_is_kept_is_asked_for_before_any_request() -> None:
         body = msgspec.json.decode((await ask(stage.port, "GET", "/roost/v1/placement")).body)
         (model,) = body["models"]
         assert (model["wanted"], model["loading"], model["nodes"][0]["price_s"]) == (1, 1, 5.0)
+
+
+async def test_the_log_says_what_an_operator_has_done(
+    guarded: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By whom, and on which node; who was refused has done nothing."""
+    guarded.add_node("n1")
+    await guarded.ready()
+    for who in ("ann", "root"):
+        for verb in ("drain", "undrain"):
+            await call(guarded, who, "POST", f"/roost/v1/nodes/n1/{verb}")
+    lines = [msgspec.json.decode(line) for line in capsys.readouterr().err.splitlines()]
+    told = [(one["by"], one["what"], one["node"]) for one in lines if one["event"] == "operated"]
+    assert told == [("key:root", "drain", "n1"), ("key:root", "undrain", "n1")]

@@ -42,6 +42,9 @@ def test_gateway_node_client_and_verbs_find_each_other_over_its_own_certificate(
     assert url.startswith("https://")
     node = start("node", "--join", url, "--token", made["token"], "--backend", "scripted")
     gateway.wait_for("node_joined")
+    # The log tells which token it was, and never the token.
+    gateway.wait_for(rf'"token": "{made["id"]}", "event": "join_admitted"')
+    assert made["token"].partition(".")[0] not in gateway.output
     elsewhere = own_certificate(Home.open(tmp_path / "elsewhere")).fingerprint
     secret = made["token"].partition(".")[0]
     stranger = start("node", "--join", url, "--token", f"{secret}.{elsewhere}")

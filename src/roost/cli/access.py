@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from roost.cli.gateway_parts import is_loopback
 from roost.core.ids import TenantId
 from roost.errors import Failure
-from roost.gateway.front.access import ANYONE, Authorise, Fields, Principal, presented_key
+from roost.gateway.front.access import Authorise, Fields, Principal, presented_key
 
 if TYPE_CHECKING:
     from roost.store.keys import KeyStore
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 COORDINATOR = TenantId("coordinator")
 """Whose sessions they are on a worker, whichever coordinator it has told its key."""
+NODE = "node"
+"""The role of whoever has shown a join token."""
 OPERATOR = Principal(role="admin")
 """Whoever sits at a machine that asks for no key may do everything there."""
 
@@ -55,12 +57,16 @@ def or_key(key: str, authorise: Authorise) -> Authorise:
 
 
 def by_tokens(store: TokenStore) -> Authorise:
-    """Let nodes join that show a valid token; there is no way without one."""
+    """Let nodes join that show a valid token; there is no way without one.
+
+    Whoever is let in goes by the token's id: it opens this door and no other.
+    """
 
     def admit(fields: Fields) -> Principal | Failure:
         presented = presented_key(fields)
-        if presented is None or store.check(presented.decode("latin-1")) is None:
+        record = None if presented is None else store.check(presented.decode("latin-1"))
+        if record is None:
             return Failure("unauthorized", "A node needs a valid join token: see `roost token`.")
-        return ANYONE
+        return Principal(TenantId(record.id), NODE)
 
     return admit

@@ -161,7 +161,7 @@ class Gateway:
             generation=settings.generation,
             infer=infer,
         )
-        self._admin.aliases = settings.generation.aliases
+        self._admin.aliases = self._ordering.aliases = settings.generation.aliases
         self._generation.use(settings.generation)
         self.infer.use(infer)
         self.mind.use(settings.fleet)
@@ -224,6 +224,7 @@ class Gateway:
         if scope["type"] != "websocket" or path != LINK_PATH:
             await send({"type": "websocket.close", "code": 1000})
             return
+        self._log.info("join_admitted", token=scope["principal"].tenant)
         connection = SocketConnection(receive, send, self._settings.link.message_max_bytes)
         # The front cancels what is left when it closes; whoever ran this has nothing to add then.
         with suppress(asyncio.CancelledError):

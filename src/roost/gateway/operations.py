@@ -16,6 +16,7 @@ from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.ordering import ORDERS, Ordering
 from roost.gateway.pulling import cancel_pull, pull_onto
 from roost.gateway.reattach import STREAM
+from roost.observe import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,5 +135,6 @@ def change_node(
     elif verb not in VERBS or view(name) is None:
         call.exchange.fail(NO_NODE)
     else:
+        logs.get().info("operated", by=call.tenant, what=verb, node=name)
         park(name, verb)
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view(name)))

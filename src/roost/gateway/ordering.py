@@ -56,11 +56,14 @@ class _Waiting(NamedTuple):
 
 
 class Ordering:
-    """Passes orders on and waits for what nodes say of them; `close` stops the clock."""
+    """Passes orders on and waits for what nodes say of them; `close` stops the clock.
+
+    `aliases` are other names of models.
+    """
 
     def __init__(self, mind: Mind, aliases: Mapping[str, str]) -> None:
         self._mind = mind
-        self._aliases = aliases
+        self.aliases = aliases
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, _Waiting] = {}
         mind.on_report.append(self._look)
@@ -90,11 +93,12 @@ class Ordering:
         except RoostError as error:
             call.exchange.fail(error.failure)
             return
-        model = ModelId(self._aliases.get(asked.model, asked.model))
+        model = ModelId(self.aliases.get(asked.model, asked.model))
         job = secrets.token_hex(6)
         timer = self._loop.call_later(asked.answer_s, self._tell, OrderView(job, model, what))
         self._waiting[job] = _Waiting(node, call.exchange, timer)
-        self._mind.log.info("order_sent", node=node, model=model, what=what, job=job)
+        facts = {"model": model, "what": what, "job": job, "by": call.tenant}
+        self._mind.log.info("order_sent", node=node, **facts)
         link.order(Order(job, model, what, asked.force, asked.wait_s))
 
     def _look(self, node: NodeId) -> None:

@@ -56,6 +56,7 @@ def pull_onto(mind: Mind, call: Call, name: str) -> None:
         call.exchange.fail(error.failure)
         return
     job = secrets.token_hex(6)
+    mind.log.info("operated", by=call.tenant, what="pull", node=name, source=asked.source)
     link.pull(Pull(job, asked.source, asked.file, asked.accept_licence))
     body = msgspec.json.encode({"node": name, "job": job})
     call.exchange.reply(202, JSON_BODY, body)
@@ -72,6 +73,7 @@ def cancel_pull(mind: Mind, call: Call, name: str, job: str) -> None:
     elif not link.cancel_pull(job):
         call.exchange.fail(TOO_OLD)
     else:
+        mind.log.info("operated", by=call.tenant, what="cancel_pull", node=name)
         call.exchange.reply(202, JSON_BODY, msgspec.json.encode({"node": name, "job": job}))
 
 

@@ -182,6 +182,8 @@ EVENTS: dict[str, str] = {
     "reloaded": "HUP: the settings that have changed and count from now on.",
     "reload_needs_restart": "HUP: settings that have changed and count after a restart alone.",
     "reload_refused": "HUP found a setting that is wrong; what was in force stays.",
+    "join_admitted": "Somebody has shown a valid join token, this one, and joins as a node.",
+    "operated": "An operator has changed something on a node: by whom, what.",
     "node_joined": "A node's link is up and its first report has arrived.",
     "node_state": "A link state changed, a drain began, moved all or ended, or a breaker moved.",
     "node_left": "A node's link is gone.",
