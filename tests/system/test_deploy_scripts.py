@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ import msgspec
 import psutil
 import pytest
 
+from roost.cli import main
 from roost.store.credentials import unpinned
 from tests.source import ROOT
 from tests.system.processes import Roost, fetch, gone, wait
@@ -88,16 +90,34 @@ def test_the_gateways_script_leaves_a_token_for_its_nodes(tmp_path: Path, home: 
     assert [path.name for path in folder.iterdir()] == ["token"]
 
 
+def runtimes(url: str) -> list[str]:
+    """List the ids of all runtimes."""
+    nodes = json.loads(fetch(url, "/roost/v1/fleet"))["nodes"]
+    return [one["runtime"] for node in nodes for one in node["runtimes"] if one["runtime"]]
+
+
 @pytest.mark.slow
-def test_health_is_a_word_and_an_exit_code(start: Start, home: Path) -> None:
-    """Of the gateway that runs here, of its readiness, of a node's worker API, and of nobody."""
+def test_health_is_a_word_and_an_exit_code(
+    start: Start, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the gateway that runs here, of its readiness, of a node's worker API, and of nobody.
+
+    While it runs, a runtime's log is also found by the runtime's id.
+    """
     nobody = start("health")
     assert nobody.ends() == 2
     worker = f"127.0.0.1:{free_port()}"
     served = start("serve", "--port", "0", "--backend", "scripted", "--worker-api", worker)
-    served.url()
+    url = served.url()
     for flags in ((), ("--ready",), ("--worker", "--worker-api", worker)):
         asked = start("health", *flags)
         assert asked.ends() == 0, asked.output
+    (node,) = json.loads(fetch(url, "/roost/v1/fleet"))["nodes"]
+    folder = home / "logs" / node["id"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tiny.log").write_text("loaded\n")
+    wait(lambda: bool(runtimes(url)), "the model is loaded")
+    assert main.run(["logs", runtimes(url)[0], "--home", str(home)]) == 0
+    assert capsys.readouterr().out == "loaded\n"
     refused = start("health", "--url", f"http://127.0.0.1:{free_port()}")
     assert refused.ends() == 1

@@ -8,6 +8,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from roost.cli import options
 from roost.errors import RoostError, fail
 from roost.text.screen import screened
@@ -26,6 +28,19 @@ newest first. roost's own log goes to standard error; a service's is kept by the
 LINES = 100
 LINES_MAX = 100_000
 POLL_S = 0.25
+
+
+class _Runtime(msgspec.Struct):
+    model: str
+    runtime: str | None = None
+
+
+class _Node(msgspec.Struct):
+    runtimes: list[_Runtime] = []
+
+
+class _Fleet(msgspec.Struct):
+    nodes: list[_Node] = []
 
 
 def main(arguments: list[str]) -> int:
@@ -82,22 +97,10 @@ def _named(settings: Settings, found: Sequence[RuntimeLog], name: str) -> Runtim
 
 def _model_of(settings: Settings, runtime: str) -> str:
     """Ask the gateway whose runtime this is; "" where nobody knows."""
-    import msgspec
-
     from roost.cli.client import ask
 
-    class Runtime(msgspec.Struct):
-        model: str
-        runtime: str | None = None
-
-    class Node(msgspec.Struct):
-        runtimes: list[Runtime] = []
-
-    class Fleet(msgspec.Struct):
-        nodes: list[Node] = []
-
     try:
-        fleet = msgspec.convert(ask(settings, "/roost/v1/fleet"), Fleet)
+        fleet = msgspec.convert(ask(settings, "/roost/v1/fleet"), _Fleet)
     except (RoostError, msgspec.ValidationError):
         return ""
     listed = (one for node in fleet.nodes for one in node.runtimes)

@@ -18,14 +18,11 @@ from roost.store.files import write_atomic
 
 VERBS = ("serve", "gateway", "node")
 DESCRIPTION = """\
-install: write a systemd unit of this user's that runs `roost serve`, or gateway or node, and start
-it; what follows -- is its command line, as in
-
-    roost service install node -- --join https://HOST:7878 --token-file TOKEN
-
-status: say whether it runs. uninstall: end and remove it. show: print the unit (or, with --launchd,
-what macOS takes) and change nothing. A unit for the whole machine is the same text with User= under
-[Service], in /etc/systemd/system.
+install writes a systemd unit of this user's that runs `roost serve`, or gateway or node, and starts
+it. What follows -- is its command line: `roost service install node -- --join https://HOST:7878
+--token-file TOKEN`. status says whether it runs, uninstall ends and removes it, and show prints the
+unit (or, with --launchd, what macOS takes) and changes nothing. A unit for the whole machine is the
+same text with User= under [Service], in /etc/systemd/system.
 """
 COMMAND_S = 60.0
 NOT_RUNNING = 3
