@@ -43,8 +43,8 @@ VERBS: dict[str, str] = {
     "demo": "pull a small model, serve it and show how to talk to it",
 }
 
-FOLLOW_HUP = ("serve", "gateway", "node", "demo")
-"""Verbs that run until they are told to end, and read their settings again on HUP."""
+FOLLOW_HUP = ("serve", "gateway", "node")
+"""Verbs that are run as services: they read their settings again on HUP."""
 
 USAGE = """\
 usage: roost VERB [options]       roost VERB --help says more
