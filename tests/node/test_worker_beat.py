@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,8 @@ from roost.core.worker import WorkerBeat, WorkerHealth
 from roost.errors import RoostError
 from roost.node.worker_beat import Beats, BeatSettings, read_place
 from roost.observe import logs
+from roost.store.certificate import own_certificate
+from roost.store.home import Home
 from tests.conftest import until
 
 BEAT = WorkerBeat("w", "http://127.0.0.1:3001", WorkerHealth(), key="secret")
@@ -135,3 +140,33 @@ def test_addresses_are_taken_apart() -> None:
     assert (secure.port, secure.tls) == (443, True)
     assert secure.path == "/llm/coordinator/health/heartbeat"
     assert read_place("http://[::1]:1337").authority == "[::1]:1337"
+
+
+async def test_a_coordinator_is_known_by_the_certificate_that_the_token_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one that is named hears of the worker; another one hears nothing, and the log says so."""
+    own, other = (own_certificate(Home.open(tmp_path / name)) for name in ("one", "two"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.path)
+    coordinator = Coordinator()
+    server = await asyncio.start_server(coordinator.serve, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    told: list[str] = []
+
+    def said(words: str) -> bool:
+        told.append(capsys.readouterr().err)
+        return words in "".join(told)
+
+    async with server, asyncio.TaskGroup() as group:
+        for pin, words in (
+            (other.fingerprint, "SSLCertVerificationError"),
+            (own.fingerprint, "heartbeat_heard"),
+        ):
+            settings = BeatSettings(url, "the-token", 0.01, pin=pin)
+            beats = Beats(settings, lambda: BEAT, asyncio.Event(), logs.get())
+            task = group.create_task(beats.run())
+            await until(partial(said, words), what=words)
+            heard = bool(coordinator.heard)
+            assert heard == (pin == own.fingerprint)
+            task.cancel()
