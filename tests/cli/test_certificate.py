@@ -8,8 +8,12 @@ import msgspec
 import pytest
 
 from roost.cli.main import run
+from roost.cli.own_tls import Secured, secured
+from roost.config import Machine, load
 from roost.store.certificate import known_certificate
+from roost.store.database import Database
 from roost.store.home import Home
+from roost.store.tokens import TokenStore
 
 Capture = pytest.CaptureFixture[str]
 
@@ -65,3 +69,25 @@ def test_another_certificate_is_a_word_away(home: Home, capsys: Capture) -> None
     shown = capsys.readouterr().out
     assert "roost token" in shown
     assert str(first["fingerprint"]) not in shown
+
+
+def test_a_listener_takes_it_and_says_what_that_means(home: Home, capsys: Capture) -> None:
+    """Where the old one was removed, nodes need new tokens, and the next start says so once."""
+    database = Database.open(home)
+    tokens = TokenStore(database)
+    machine = Machine(4, str(home.root))
+    beyond = load({}, {"host": "0.0.0.0"}, "", machine).settings
+    first = secured(beyond, home, tokens)
+    assert first.settings.tls_cert == first.settings.tls_key == str(home.secrets / "tls.pem")
+    assert "it is new" not in capsys.readouterr().err
+    tokens.issue()
+    assert secured(beyond, home, tokens) == first
+    assert "it is new" not in capsys.readouterr().err
+    (home.secrets / "tls.pem").unlink()
+    assert secured(beyond, home, tokens).fingerprint != first.fingerprint
+    assert "make new ones with `roost token`" in capsys.readouterr().err
+    for flags in ({}, {"insecure_http": "true"}, {"tls_cert": "c", "tls_key": "k"}):
+        given = {"host": "0.0.0.0", **flags} if flags else {}
+        others = load({}, given, "", machine).settings
+        assert secured(others, home, tokens) == Secured(others)
+    database.close()
