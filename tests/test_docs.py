@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,15 +27,16 @@ def read(path: str) -> str:
     return (ROOT / path).read_text("utf-8")
 
 
-def known_tests() -> set[str]:
-    """List every test as `tests/room/test_x.py::test_name`."""
-    return {
+@cache
+def known_tests() -> frozenset[str]:
+    """List every test as `tests/room/test_x.py::test_name`; once, as every promise asks for it."""
+    return frozenset(
         f"{source.path}::{node.name}"
         for source in sources()
         if not source.shipped
         for node in source.nodes
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name[:5] == "test_"
-    }
+    )
 
 
 def missing_proofs(text: str) -> Iterator[str]:
