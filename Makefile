@@ -8,7 +8,7 @@ LITE := .venv/stamp-lite
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-engines test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-models bench-homecoming demo docs format clean
+.PHONY: help install check test test-engines test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench-node: $(STAMP) ## throughput and first tokens beside the bare llama.cpp se
 
 bench-models: $(STAMP) ## a report of 16 runtimes, and a load that begins beside another
 	$(BIN)/python -m roost.bench.residency
+
+bench-dialects: $(STAMP) ## what an event of a stream and a long history cost the gateway
+	$(BIN)/python -m roost.bench.dialects
 
 bench-overload: $(STAMP) ## goodput, refusals and recovery at ten times the capacity
 	$(BIN)/python -m roost.bench.overload

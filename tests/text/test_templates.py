@@ -73,7 +73,8 @@ def test_the_date_is_passed_in() -> None:
 def test_methods_of_text_work() -> None:
     """Stripping, splitting and slicing, as templates of thinking models do, are allowed."""
     template = "{{ messages[1].content.upper().split('H')[-1] }}{{ messages[-1]['content'][::-1] }}"
-    assert _render(template) == "Iih"
+    talk = (Message("user", "hello"), Message("assistant", "hi"))
+    assert _render(template, talk) == "Iih"
 
 
 def test_the_template_refuses_in_its_own_words() -> None:
@@ -131,7 +132,7 @@ def test_output_is_bounded() -> None:
         "[1] * 100000000",
         "2 ** (2 ** 40)",
         "(1 * 2) ** 99999999",
-        "messages * 1000000",
+        "messages * 2000000",
     ],
 )
 def test_products_are_bounded(product: str) -> None:

@@ -26,18 +26,30 @@ def finite(logprob: float) -> float:
 def chat_logprobs(choices: Iterable[TokenChoice]) -> bytes:
     """Encode the `logprobs` object of a chat; `bytes` are raw, also of partial characters."""
     content = [
-        {**_entry(choice.chosen), "top_logprobs": [_entry(token) for token in choice.top]}
+        _Choice(*_entry(choice.chosen), [_Entry(*_entry(token)) for token in choice.top])
         for choice in choices
     ]
-    return escape_line_ends(_encode({"content": content, "refusal": None}))
+    return escape_line_ends(_encode(_Content(content)))
 
 
-def _entry(token: TokenLogprob) -> dict[str, object]:
-    return {
-        "token": clean(token.text),
-        "logprob": finite(token.logprob),
-        "bytes": list(token.raw),
-    }
+class _Entry(msgspec.Struct, gc=False):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class _Choice(_Entry):
+    top_logprobs: list[_Entry]
+
+
+class _Content(msgspec.Struct):
+    content: list[_Choice]
+    refusal: None = None
+
+
+def _entry(token: TokenLogprob) -> tuple[str, float, list[int]]:
+    text = token.text if token.text.isascii() else clean(token.text)
+    return text, finite(token.logprob), list(token.raw)
 
 
 class CompletionLogprobs:

@@ -69,6 +69,9 @@ class AnswerReader:
         self.cut = False
         self.failure: Failure | None = None
         self._plain = reading.think is None and reading.call is None
+        # No text holds a NUL that matters, so where there is no mark nothing is looked for.
+        self._opens = reading.call[0][0] if reading.call else "\0"
+        self._closes = reading.think[1][0] if reading.think else "\0"
         if reading.begun:
             self.push(reading.begun)
 
@@ -91,6 +94,8 @@ class AnswerReader:
         """Take more of the answer; return what it is."""
         if self._plain:
             return [Text(text)] if text else []
+        if not (self._held or self._trims) and (quick := self._quick(text)):
+            return quick
         if self._state == "call" and not self._grown(text):
             return []
         if self._state != "call":
@@ -99,6 +104,17 @@ class AnswerReader:
         while self._step(out):
             pass
         return out
+
+    def _quick(self, text: str) -> list[Piece]:
+        """Pass on a piece with nothing in it that may be held; most are so."""
+        if not text or text[-1].isspace():
+            return []
+        if self._state == "content":
+            return [] if self._opens in text else [Text(text)]
+        if self._state != "thinking" or self._closes in text:
+            return []
+        self._before = text[-1]
+        return [Thought(text)]
 
     def finish(self, finished: Finished) -> list[Piece]:
         """The answer is over, so what is held is no mark; see `failure` and `cut` afterwards."""

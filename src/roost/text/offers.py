@@ -36,10 +36,13 @@ _ONE = "Make one call at most."
 def told(prompt: ChatPrompt, *, system: bool) -> tuple[Message, ...]:
     """Say with plain messages what a prompt says with tools, calls and results.
 
-    `system` is whether the template knows system messages; without, the first user is told.
+    `system` is whether the template knows system messages; without, the user is told what the
+    system would be.
     """
     offer = prompt.offer
     messages = prompt.messages
+    if not system and any(message.role == "system" for message in messages):
+        messages = tuple(_without_system(messages))
     if any(message.calls or message.role == "tool" for message in messages):
         messages = tuple(_plain(messages))
     if offer is None or offer.mode == "none":
@@ -129,6 +132,21 @@ def _plain(messages: Sequence[Message]) -> Iterable[Message]:
                 yield Message("user", _joined(waiting))
                 waiting = []
             yield _with_calls(message)
+    if waiting:
+        yield Message("user", _joined(waiting))
+
+
+def _without_system(messages: Sequence[Message]) -> Iterable[Message]:
+    """Put what system messages say in front of what the next user says."""
+    waiting: list[str] = []
+    for message in messages:
+        if message.role == "system":
+            waiting.append(message.content)
+        elif waiting and message.role == "user":
+            yield msgspec.structs.replace(message, content=_joined([*waiting, message.content]))
+            waiting = []
+        else:
+            yield message
     if waiting:
         yield Message("user", _joined(waiting))
 

@@ -36,7 +36,9 @@ PRODUCT_MAX = 1_000_000
 # Whatever else a template can reach, a function, a class, a generator, is not for looking into.
 _OPEN_TYPES = (str, list, tuple, dict, LoopContext, Namespace, Cycler, Joiner)
 _TOOLS = re.compile(r"{%[^%]*\btools\b")
-_ANY_ROLE = re.compile(r"\+\s*message(?:\.role|\[.role.\])|{{[^}]*message(?:\.role|\[.role.\])")
+# Some refuse them by name.
+_NO_SYSTEM = re.compile(r"raise_exception\([^)]*[Ss]ystem")
+_ANY_ROLE = re.compile(r"(?:[+~]|\{\{-?)\s*\w+(?:\.role|\[['\"]role['\"]\])")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
@@ -133,7 +135,8 @@ class Template:
         self._output_chars_max = output_chars_max
         self.traits = Traits(
             tools=_TOOLS.search(template) is not None and CALL_MARKS[0] in template,
-            system="system" in template or _ANY_ROLE.search(template) is not None,
+            system=_NO_SYSTEM.search(template) is None
+            and ("system" in template or _ANY_ROLE.search(template) is not None),
             think=next((pair for pair in THINK_MARKS if pair[1] in template), None),
         )
 
