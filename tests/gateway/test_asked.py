@@ -6,7 +6,13 @@ import pytest
 
 from roost.core.request import ServiceClass
 from roost.errors import RoostError
-from roost.gateway.asked import asked_affinity, asked_class, asked_key, asked_on_loss
+from roost.gateway.asked import (
+    asked_affinity,
+    asked_class,
+    asked_key,
+    asked_on_loss,
+    asked_trimming,
+)
 
 
 @pytest.mark.parametrize(
@@ -102,3 +108,28 @@ def test_another_word_for_affinity_is_refused(header: bytes | None, in_body: obj
     with pytest.raises(RoostError) as error:
         asked_affinity(header, in_body)
     assert error.value.failure.param == "x-roost-affinity"
+
+
+@pytest.mark.parametrize(
+    ("header", "in_body", "found"),
+    [
+        (None, None, None),
+        (b" trim ", "reject", True),
+        (None, "trim", True),
+        (b"reject", "trim", False),
+        (None, "reject", False),
+    ],
+)
+def test_trimming(header: bytes | None, in_body: object, *, found: bool | None) -> None:
+    """The header counts more than the body, and both more than the setting."""
+    for by_default in (False, True):
+        expected = by_default if found is None else found
+        assert asked_trimming(header, in_body, by_default=by_default) is expected
+
+
+@pytest.mark.parametrize(("header", "in_body"), [(b"", None), (b"cut", None), (None, True)])
+def test_wrong_trimming(header: bytes | None, in_body: object) -> None:
+    """Another word is told by the name of its header."""
+    with pytest.raises(RoostError) as refused:
+        asked_trimming(header, in_body, by_default=False)
+    assert refused.value.failure.param == "x-roost-context"

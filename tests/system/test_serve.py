@@ -83,6 +83,27 @@ def test_the_official_client_gets_errors_it_understands(start: Start, openai: Cl
         )
     assert long.value.code == "context_length_exceeded"
     assert "maximum context length is 200 tokens" in str(long.value)
+    # The same past in turns: who asks for it has the oldest left out, and is told how many.
+    turns = [{"role": "user", "content": "word " * 10}] * 9
+    trimmed = client.chat.completions.with_raw_response.create(
+        model=MODEL,
+        messages=turns,  # type: ignore[arg-type]
+        max_tokens=20,
+        extra_headers={"x-roost-context": "trim"},
+    )
+    answer = trimmed.parse()
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens < 200
+    gone = int(trimmed.headers["x-roost-trimmed-messages"])
+    assert 0 < gone < 9
+    assert answer.model_extra is not None
+    assert answer.model_extra["roost"]["trimmed_messages"] == gone
+    with pytest.raises(BadRequestError):
+        client.chat.completions.create(
+            model=MODEL,
+            messages=turns,  # type: ignore[arg-type]
+            extra_body={"roost": {"context": "reject"}},
+        )
     with pytest.raises(APIError) as cut:
         list(
             client.chat.completions.create(

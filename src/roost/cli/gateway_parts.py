@@ -81,6 +81,7 @@ GATEWAY_SETTINGS = (
     "max_in_flight_decodes_per_node",
     "policy",
     "strict",
+    "context.",
 )
 KEPT_MAX = 1000
 LOOPBACK_NAMES = frozenset({"localhost", "::1"})
@@ -226,6 +227,7 @@ def gateway_settings(
             aliases=read_aliases(settings.aliases),
             offload_bytes=settings.body_offload_bytes,
             strict=settings.strict,
+            trims=settings.context_policy == "trim",
             relay=relay,
         ),
         link=GatewayLinkSettings(

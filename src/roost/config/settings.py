@@ -156,6 +156,7 @@ class Settings(NamedTuple):
     log_format: str
     policy: str
     strict: bool
+    context_policy: str
     session_keys: tuple[str, ...]
     session_ttl_s: float
     conversations_max: int

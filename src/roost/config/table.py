@@ -219,6 +219,9 @@ _ROWS: tuple[Setting, ...] = (
         "How a node is chosen.",
     ),
     _switch("strict", "Refuse unknown request fields in place of ignoring them."),
+    _choice(
+        *("context.policy", "reject trim", "For chats that are too long: refused, or trimmed."),
+    ),
     Setting(
         *("session.keys", (), "", "ID:HEX, the first signs; empty is one kept in the home folder."),
         secret=True,

@@ -50,7 +50,8 @@ class Started(msgspec.Struct, frozen=True, tag="started", omit_defaults=True):
     """The request holds a slot. `cached_tokens` of `prompt_tokens` need no prefill.
 
     `reading` says how the answer's text is to be read; None where all of it is text. `digest` is
-    that of the weights, filled in by whoever chose the node.
+    that of the weights, filled in by whoever chose the node. `trimmed` messages of the conversation
+    were left out, because it asked for that and is too long.
     """
 
     prompt_tokens: int
@@ -58,6 +59,7 @@ class Started(msgspec.Struct, frozen=True, tag="started", omit_defaults=True):
     slot: int
     reading: Reading | None = None
     digest: str = ""
+    trimmed: int = 0
 
 
 class PrefillProgress(msgspec.Struct, frozen=True, tag="prefill"):

@@ -70,6 +70,7 @@ class ChatPrompt(msgspec.Struct, frozen=True, tag="chat", omit_defaults=True):
 
     With `continues` the last message is the beginning of the answer, and the model goes on with it.
     `thinking` and `effort` are for templates that know such a thing; None and "" leave it to them.
+    With `trims` the oldest turns of one that is too long are left out in place of a refusal.
     """
 
     messages: tuple[Message, ...]
@@ -77,6 +78,7 @@ class ChatPrompt(msgspec.Struct, frozen=True, tag="chat", omit_defaults=True):
     continues: bool = False
     thinking: bool | None = None
     effort: str = ""
+    trims: bool = False
 
 
 class TextPrompt(msgspec.Struct, frozen=True, tag="text"):

@@ -20,6 +20,7 @@ KEY_MAX_CHARS = 255
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,3})?", re.ASCII)
 _EVENT_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 ON_LOSS_HEADER = b"x-roost-on-loss"
+CONTEXT_HEADER = b"x-roost-context"
 
 
 class Twins(msgspec.Struct, frozen=True):
@@ -34,6 +35,7 @@ class Twins(msgspec.Struct, frozen=True):
     reattach_s: object = None
     session: object = None
     affinity: object = None
+    context: object = None
     cache_key: str = ""
 
 
@@ -46,6 +48,7 @@ def twins(roost: Mapping[str, object], cache_key: str = "") -> Twins:
         reattach_s=roost.get("reattach_s"),
         session=roost.get("session"),
         affinity=roost.get("affinity"),
+        context=roost.get("context"),
         cache_key=cache_key,
     )
 
@@ -95,6 +98,21 @@ def asked_on_loss(header: bytes | None, in_body: object) -> OnLoss:
         return "replay"
     message = "What becomes of an answer after a loss is one of error, replay."
     raise fail("bad_request", message, param=ON_LOSS_HEADER.decode())
+
+
+def asked_trimming(header: bytes | None, in_body: object, *, by_default: bool) -> bool:
+    """Return whether a conversation that is too long is trimmed and not refused.
+
+    The header counts more than the body, whose twin is `roost.context`. Raises `bad_request` for
+    anything but `trim` and `reject`.
+    """
+    value = in_body if header is None else header.decode("latin-1").strip()
+    if value is None:
+        return by_default
+    if value not in ("trim", "reject"):
+        message = "What becomes of a conversation that is too long is one of trim, reject."
+        raise fail("bad_request", message, param=CONTEXT_HEADER.decode())
+    return value == "trim"
 
 
 def asked_key(header: bytes | None) -> str | None:

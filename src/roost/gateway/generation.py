@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.core.request import GenerateRequest, Message, Terms
+from roost.core.request import ChatPrompt, GenerateRequest, Message, Terms
 from roost.dialects.choice import Choice
 from roost.dialects.responses_request import going_on
 from roost.errors import Failure, RoostError
 from roost.fleet.relay import RelaySettings
-from roost.gateway.asked import KEY_HEADER
+from roost.gateway.asked import CONTEXT_HEADER, KEY_HEADER, asked_trimming
 from roost.gateway.choices import Choices, check_alone
 from roost.gateway.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
 from roost.gateway.entry import Entry, Order, terms_of
@@ -39,13 +39,15 @@ if TYPE_CHECKING:
 class GenerationSettings(msgspec.Struct, frozen=True):
     """Bodies over `offload_bytes` are read in another process, so that nobody waits.
 
-    `aliases` are other names of models.
+    `aliases` are other names of models. `trims` is what becomes of chats that are too long, where
+    they do not say it themselves.
     """
 
     default_model: str = ""
     aliases: dict[str, str] = {}
     offload_bytes: int = 1024 * 1024
     strict: bool = False
+    trims: bool = False
     relay: RelaySettings = RelaySettings()
 
 
@@ -170,6 +172,11 @@ class Generation:
         terms = terms_of(call, twins, sent.request.max_tokens, sent.prompt)
         session = self._identity.presented(terms, fields, twins)
         terms = self._identity.bound(terms, session, fields, twins)
+        trims = asked_trimming(
+            fields.get(CONTEXT_HEADER), twins.context, by_default=self._settings.trims
+        )
+        # Clients of the other APIs shorten their history by themselves when they are refused.
+        sent = _trimming(sent) if trims and dialect is CHAT else sent
         return _Asked(dialect, sent, terms, held, talk_of(terms, session), own)
 
     def _arrive(self, call: Call, asked: _Asked) -> None:
@@ -221,3 +228,14 @@ class Generation:
             return self._settings.default_model
         served = [one for one in self._mind.coordinator.models() if one.serves == "all"]
         return served[0].model if len(served) == 1 else ""
+
+
+def _trimming(sent: Parsed) -> Parsed:
+    """Let a chat be trimmed; other prompts have no turns."""
+    prompt = sent.request.prompt
+    if not isinstance(prompt, ChatPrompt):
+        return sent
+    prompt = msgspec.structs.replace(prompt, trims=True)
+    return msgspec.structs.replace(
+        sent, request=msgspec.structs.replace(sent.request, prompt=prompt)
+    )

@@ -120,6 +120,8 @@ def facts(turn: Turn) -> dict[str, Fact]:
         known["queue_ms"] = round(turn.dispatch.queued_s * 1000)
     if turn.started is not None:
         known["cached_tokens"] = turn.started.cached_tokens
+        if turn.started.trimmed:
+            known["trimmed_messages"] = turn.started.trimmed
         if turn.dispatch is not None and (lost := _lost(turn.dispatch, turn.started)):
             known["lost_tokens"] = lost
     session = turn.session(turn) if turn.session is not None else None

@@ -1,4 +1,4 @@
-"""MACHINE: of an answer that may hold thoughts: how it is to be read, and what its thoughts cost.
+"""MACHINE: what only the prompt's maker knows of an answer: how it is read, what its thoughts cost.
 
 Only here every token is still beside its text; further on neighbours may have become one.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
+from roost.backends.base import Prepared
 from roost.core.events import TERMINAL, Delta, Started, StreamEvent
 from roost.core.reading import Reading
+from roost.core.request import ChatPrompt, GenerateRequest
 from roost.text.answers import AnswerReader
 
 
@@ -39,3 +41,11 @@ class Meter:
         self._reader.push(delta.text)
         if thought or self._reader.thinks:
             self._tokens += delta.tokens
+
+
+def left_out(asked: GenerateRequest, made: Prepared) -> int:
+    """Count the messages that a prepared request lacks."""
+    before, after = asked.prompt, made.request.prompt
+    if not isinstance(before, ChatPrompt) or not isinstance(after, ChatPrompt):
+        return 0
+    return len(before.messages) - len(after.messages)

@@ -17,6 +17,7 @@ from roost.backends.base import Prepared, Runtime, SavedState
 from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
+from roost.node import trimming
 from roost.node.agent import Agent
 from roost.node.effects import (
     Calibrate,
@@ -319,7 +320,8 @@ async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
     done: list[Prepared] = []
 
     async def work() -> None:
-        done.append(await _runtime(hands, effect.runtime).prepare(effect.request))
+        prepare = _runtime(hands, effect.runtime).prepare
+        done.append(await trimming.prepared(prepare, effect.request))
 
     failure = await _failure_of(hands, "prepare", job.stoppable(work))
     del hands.jobs[effect.key]

@@ -35,7 +35,7 @@ from roost.core.events import (
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.errors import Failure
 from roost.node.effects import StreamKey
-from roost.node.meter import Meter
+from roost.node.meter import Meter, left_out
 from roost.node.outbox import Outbox, Outflow
 from roost.wire.messages import Open, Refused, Released
 
@@ -223,9 +223,10 @@ class Stream:
         return self.outbox.on_event(event)
 
     def _metered(self, event: StreamEvent) -> StreamEvent:
-        reading = self.prepared.reading if self.prepared else None
-        if isinstance(event, Started) and reading is not None:
-            self._meter = Meter(reading)
+        if isinstance(event, Started) and self.prepared is not None:
+            reading, trimmed = self.prepared.reading, left_out(self.request, self.prepared)
+            self._meter = Meter(reading) if reading is not None else None
+            event = msgspec.structs.replace(event, trimmed=trimmed) if trimmed else event
         return event if self._meter is None else self._meter.on_event(event)
 
     def end(self, failure: Failure) -> Refused | Outflow:
