@@ -30,9 +30,10 @@ def test_forms_of_a_prompt(sent: object, prompt: object) -> None:
         [],
         [""],
         [[]],
-        ["a", "b"],
-        [[1], [2]],
         ["a", 1],
+        ["a", ""],
+        [[1], []],
+        ["a"] * 17,
         [1, "a"],
         [1.0],
         [True],
@@ -46,14 +47,26 @@ def test_forms_of_a_prompt(sent: object, prompt: object) -> None:
     ],
 )
 def test_wrong_prompts(sent: object) -> None:
-    """No prompt, an empty one, several, a mix and ids that no model has are all a 400."""
+    """No prompt, an empty one, too many, a mix and ids that no model has are all a 400."""
     failure = completion_failure(prompt=sent)
     assert (failure.reason, failure.param) == ("bad_request", "prompt")
 
 
-def test_several_prompts_are_counted() -> None:
-    """Who sends several learns that one request is one prompt."""
-    assert "got 3" in completion_failure(prompt=["a", "b", "c"]).message
+def test_several_prompts() -> None:
+    """Each gets as many answers as one would; all together are bounded."""
+    found = completion(prompt=["a", "b", [3]], n=2)
+    assert found.request.prompt == TextPrompt("a")
+    assert found.more == (TextPrompt("b"), TokensPrompt((3,)))
+    assert found.options.choices == 6
+    assert "got 18" in completion_failure(prompt=["a", "b", "c"], n=6).message
+
+
+def test_echo() -> None:
+    """Texts can be given back; ids cannot, nor what the model thinks of them."""
+    assert completion(prompt=["a", "b"], echo=True).options.echo
+    for refused in ({"prompt": [[1]]}, {"logprobs": 0}, {"prompt": ["a", [1]]}):
+        failure = completion_failure(echo=True, **refused)
+        assert (failure.reason, failure.param) == ("unsupported", "echo")
 
 
 def test_logprobs() -> None:
@@ -66,10 +79,9 @@ def test_logprobs() -> None:
 
 
 def test_what_is_not_supported_is_said() -> None:
-    """Echo and suffix change the answer, so they are refused; their empty values are not."""
-    for sent in ({"echo": True}, {"suffix": "end"}):
-        failure = completion_failure(**sent)
-        assert (failure.reason, failure.param) == ("unsupported", next(iter(sent)))
+    """A suffix changes the answer, so it is refused; empty values are not."""
+    failure = completion_failure(suffix="end")
+    assert (failure.reason, failure.param) == ("unsupported", "suffix")
     assert completion_failure(best_of=2).param == "best_of"
     assert completion(echo=False, suffix="", best_of=1).ignored == ()
     assert completion_failure(echo="no").param == "echo"

@@ -10,7 +10,7 @@ import pytest
 
 from roost.core.events import Delta, Failed, Finished, Started, Usage
 from roost.core.reading import Reading
-from roost.core.request import Sampling
+from roost.core.request import Sampling, TextPrompt
 from roost.errors import Failure
 from roost.wire.messages import Open
 from tests.conftest import until
@@ -189,3 +189,40 @@ async def test_what_cannot_be_kept_is_refused(stage: Stage, headers: dict[str, s
     reply = await ask(stage.port, "POST", CHAT, {**TWO, "stream": True}, **headers)
     assert reply.status == 400
     assert msgspec.json.decode(reply.body)["error"]["param"] == "n"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_several_prompts_and_their_echo(stage: Stage, *, stream: bool) -> None:
+    """Each prompt has its choices, in order, and each is counted once."""
+    node = stage.add_node()
+
+    def answer(opened: Open) -> None:
+        prompt = opened.request.prompt
+        assert isinstance(prompt, TextPrompt)
+        node.answer(opened, f"-{prompt.text.upper()}", cached=1)
+
+    node.on_open = answer
+    await stage.ready()
+    wanted = {"n": 2, "echo": True, "stream": stream, "stream_options": {"include_usage": True}}
+    reply = await ask(stage.port, "POST", TEXT, {"model": MODEL, "prompt": ["a", "b"], **wanted})
+    if stream:
+        said = [text for _, text in sorted(texts(reply).items())]
+        usage = msgspec.json.decode(reply.events()[-2])["usage"]
+    else:
+        body = msgspec.json.decode(reply.body)
+        said, usage = [one["text"] for one in body["choices"]], body["usage"]
+    assert said == ["a-A", "a-A", "b-B", "b-B"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (18, 4)
+    await until(lambda: idle(stage), what="all leases are given back")
+
+
+async def test_an_answer_to_one_prompt_repeats_it_too(stage: Stage) -> None:
+    """Streamed, the prompt is there before the first text; an empty answer is the prompt alone."""
+    node = stage.add_node()
+    node.on_open = node.answer
+    await stage.ready()
+    body = {"model": MODEL, "prompt": "well", "echo": True}
+    whole = await ask(stage.port, "POST", TEXT, body)
+    assert msgspec.json.decode(whole.body)["choices"][0]["text"] == "well"
+    streamed = await ask(stage.port, "POST", TEXT, {**body, "stream": True})
+    assert texts(streamed) == {0: "well"}

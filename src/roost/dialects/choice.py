@@ -11,6 +11,7 @@ class Choice(msgspec.Struct, frozen=True):
     """Choice `index` of the reply `reply_id`, begun at `created_s` seconds since 1970.
 
     One that is `alone` ends the reply; the end of several is told by whoever puts them together.
+    It begins with `echo`, where the client wants to see what it sent.
     """
 
     reply_id: str
@@ -19,3 +20,4 @@ class Choice(msgspec.Struct, frozen=True):
     options: ReplyOptions
     index: int = 0
     alone: bool = True
+    echo: str = ""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
+
+import msgspec
 
 from roost.core.ids import ModelId
 from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
@@ -25,26 +28,42 @@ def read_completion(body: bytes, *, strict: bool = False) -> shared.Translated:
     sent = parse_object(body)
     model = shared.read_model(sent)
     _refuse_best_of(sent)
-    _refuse_echo_and_suffix(sent)
+    if fields.text(sent, "suffix"):
+        raise fail("unsupported", "'suffix' is not supported.", param="suffix")
+    prompts = _prompts(sent.get("prompt"))
     top_logprobs = fields.whole(sent, "logprobs", 0, shared.TOP_LOGPROBS_MAX)
     request = GenerateRequest(
         model=ModelId(model or ""),
-        prompt=_prompt(sent.get("prompt")),
+        prompt=prompts[0],
         max_tokens=shared.read_max_tokens(sent, "max_tokens"),
         stop=shared.read_stop(sent),
         sampling=shared.read_sampling(sent),
         top_logprobs=top_logprobs,
         ignore_eos=fields.flag(sent, "ignore_eos") or False,
     )
-    return shared.translated(sent, request, shared.unknown_names(sent, _KNOWN), strict=strict)
+    found = shared.translated(sent, request, shared.unknown_names(sent, _KNOWN), strict=strict)
+    return _of_all(found, prompts, echo=_read_echo(sent, request, prompts))
+
+
+def _of_all(
+    found: shared.Translated, prompts: tuple[TextPrompt | TokensPrompt, ...], *, echo: bool
+) -> shared.Translated:
+    """Ask for as many choices of each prompt as of one."""
+    choices = found.options.choices * len(prompts)
+    if choices > shared.CHOICES_MAX:
+        raise _wrong(f"at most {shared.CHOICES_MAX} answers per request are given, got {choices}")
+    options = msgspec.structs.replace(found.options, choices=choices, echo=echo)
+    return msgspec.structs.replace(found, options=options, more=prompts[1:])
+
+
+def _prompts(value: object) -> tuple[TextPrompt | TokensPrompt, ...]:
+    """Read one prompt, text or token ids, or a list of such."""
+    if isinstance(value, list) and value and isinstance(value[0], (str, list)):
+        return tuple(_prompt(one) for one in value)
+    return (_prompt(value),)
 
 
 def _prompt(value: object) -> TextPrompt | TokensPrompt:
-    """Read one prompt: text, token ids, or a list that holds exactly one of these."""
-    if isinstance(value, list) and value and isinstance(value[0], (str, list)):
-        if len(value) > 1:
-            raise _wrong(f"one prompt per request is answered, got {len(value)}")
-        value = value[0]
     if isinstance(value, str):
         if not value:
             raise _wrong("it must hold at least one character")
@@ -75,8 +94,13 @@ def _refuse_best_of(sent: JsonObject) -> None:
         raise fail("unsupported", message, param="best_of")
 
 
-def _refuse_echo_and_suffix(sent: JsonObject) -> None:
-    if fields.flag(sent, "echo"):
-        raise fail("unsupported", "'echo' is not supported; send it false.", param="echo")
-    if fields.text(sent, "suffix"):
-        raise fail("unsupported", "'suffix' is not supported.", param="suffix")
+def _read_echo(
+    sent: JsonObject, request: GenerateRequest, prompts: Sequence[TextPrompt | TokensPrompt]
+) -> bool:
+    """Read whether answers begin with their prompts, which have to be texts for that."""
+    if not fields.flag(sent, "echo"):
+        return False
+    if request.top_logprobs is not None or not all(isinstance(p, TextPrompt) for p in prompts):
+        message = "'echo' gives texts back: no token ids, and no 'logprobs' of what was sent."
+        raise fail("unsupported", message, param="echo")
+    return True

@@ -33,6 +33,7 @@ class CompletionStream:
         self._envelope = envelope_of(choice, KIND)
         self._logprobs = CompletionLogprobs()
         self._open = b'[{"index":%d,"text":' % choice.index
+        self._echo = choice.echo
 
     @property
     def ended(self) -> bool:
@@ -45,8 +46,11 @@ class CompletionStream:
         return False
 
     def head(self) -> bytes:
-        """Give nothing: there is no chunk in front of the text."""
-        return b""
+        """Give the prompt where it was asked for, the first time that this is asked for."""
+        echo, self._echo = self._echo, ""
+        if not echo or self.ended:
+            return b""
+        return self._envelope.event_open + self._open + encode_text(echo) + _PLAIN_END
 
     def event(self, event: StreamEvent) -> bytes:
         """Encode any event; those without meaning to the client give no bytes."""
@@ -62,9 +66,9 @@ class CompletionStream:
         """Give the chunk with the reason, the usage chunk if asked for, and `[DONE]`."""
         last = b"[" + _choice(self._choice.index, b'""', b"null", finished.reason) + b"]"
         if not self._choice.alone:
-            return self._envelope.last_choice(last)
+            return self.head() + self._envelope.last_choice(last)
         usage = finished.usage if self._choice.options.include_usage else None
-        return self._envelope.last_events(last, usage)
+        return self.head() + self._envelope.last_events(last, usage)
 
     def error(self, failure: Failure) -> bytes:
         """Give one error event; no reason and no `[DONE]` follow."""
@@ -94,7 +98,8 @@ class CompletionStream:
         if with_logprobs:
             encoded = self._logprobs.encode(delta.logprobs)
             closing = b',"logprobs":' + encoded + b',"finish_reason":null}]}\n\n'
-        return self._envelope.event_open + self._open + encode_text(delta.text) + closing
+        chunk = self._envelope.event_open + self._open + encode_text(delta.text) + closing
+        return self.head() + chunk if self._echo else chunk
 
 
 class CompletionBody:
@@ -103,7 +108,7 @@ class CompletionBody:
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
         self._envelope = envelope_of(choice, KIND)
-        self._texts: list[str] = []
+        self._texts: list[str] = [choice.echo]
         self._tokens: list[TokenChoice] = []
 
     def event(self, event: StreamEvent) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from roost.core.request import GenerateRequest, Sampling
+from roost.core.request import GenerateRequest, Prompt, Sampling
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject
 from roost.dialects.responses_wishes import Wishes
@@ -59,9 +59,9 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     """How the client wants its answer.
 
     `include_usage` asks for a usage chunk at the end of a stream; other replies always have usage.
-    `model_as_sent` is None where the client named no model and the default applies. `choices` is
-    how many answers are asked for, `thoughts` whether the model's thoughts are told.
-    `wishes` is what else is asked of a response.
+    `model_as_sent` is None where the client named no model and the default applies. `choices` are
+    the answers that are asked for, to all prompts together. With `echo` each repeats its prompt.
+    `thoughts` is whether the model's thoughts are told, `wishes` what else is asked of a response.
     """
 
     stream: bool = False
@@ -71,6 +71,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     choices: int = 1
     thoughts: bool = True
     wishes: Wishes | None = None
+    echo: bool = False
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -79,6 +80,7 @@ class Translated(msgspec.Struct, frozen=True):
     `request.model` is "" where none was named. `ignored` names fields that had no effect, at most
     `IGNORED_NAMES_MAX` of them. `roost` is the object of that name: the request headers' twins.
     `cache_key` is what requests with the same beginning share by their client's word, or "".
+    `more` are prompts beside the request's own, which are asked for in the same way.
     """
 
     request: GenerateRequest
@@ -86,6 +88,7 @@ class Translated(msgspec.Struct, frozen=True):
     ignored: tuple[str, ...] = ()
     roost: JsonObject = {}
     cache_key: str = ""
+    more: tuple[Prompt, ...] = ()
 
 
 def read_model(body: JsonObject) -> str | None:

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.core.ids import RequestId
+from roost.core.request import GenerateRequest, Prompt, TextPrompt
 from roost.dialects.choice import Choice
 from roost.errors import fail
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.said import said_for
 from roost.gateway.chorus import Chorus
 from roost.gateway.entry import settled
+from roost.gateway.parsing import Parsed, measured
 from roost.gateway.scribe import StreamScribe, WholeScribe
 from roost.gateway.turn import Turn
 
 if TYPE_CHECKING:
-    from roost.core.request import GenerateRequest, Terms
+    from roost.core.request import Terms
+    from roost.dialects.openai_options import ReplyOptions
     from roost.gateway.dialects import Dialect
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.lifelines import Held
@@ -48,20 +51,25 @@ class Choices:
         self,
         exchange: Exchange,
         dialect: Dialect,
-        asked: tuple[GenerateRequest, Terms],
+        asked: tuple[Parsed, Terms],
         first: Choice,
         settings: RelaySettings,
     ) -> None:
         """Have them all arrive; `first` is the first of the choices."""
         assert dialect.ends is not None, "only who can end several is asked for several"
-        chorus = Chorus(exchange, dialect.ends(first))
-        request, terms = asked
-        terms = settled(terms, request)
+        sent, terms = asked
+        prompts = (sent.request.prompt, *sent.more)
+        per_prompt = first.options.choices // len(prompts)
+        chorus = Chorus(exchange, dialect.ends(first), per_prompt)
+        streamed = first.options.stream
         turns = []
         for number in range(first.options.choices):
-            choice = msgspec.structs.replace(first, index=number, alone=False)
-            own = _numbered_terms(terms, number)
-            streamed = first.options.stream
+            prompt = prompts[number // per_prompt]
+            request = _request_of(sent.request, prompt, number)
+            own = _terms_of(settled(terms, request), request, number)
+            choice = msgspec.structs.replace(
+                first, index=number, alone=False, echo=echoed(first.options, prompt)
+            )
             said = said_for(own, settings.replay_max_tokens)
             relay = Relay(settings, streamed=streamed, now=self._mind.now_s, said=said)
             scribe: StreamScribe | WholeScribe
@@ -69,19 +77,29 @@ class Choices:
                 scribe = StreamScribe(chorus.part(), dialect.stream_voice(choice))
             else:
                 scribe = WholeScribe(chorus.part(), dialect.whole_voice(choice))
-            turns.append(Turn(_seeded(request, number), own, relay, scribe, dialect.name))
+            turns.append(Turn(request, own, relay, scribe, dialect.name))
         chorus.sing(turns, self._mind.arrive)
 
 
-def _numbered_terms(terms: Terms, number: int) -> Terms:
+def echoed(options: ReplyOptions, prompt: Prompt) -> str:
+    """Give what an answer to this prompt begins with; "" where nobody wants to see it."""
+    return prompt.text if options.echo and isinstance(prompt, TextPrompt) else ""
+
+
+def _terms_of(terms: Terms, request: GenerateRequest, number: int) -> Terms:
     if number == 0:
         return terms
-    return msgspec.structs.replace(terms, request_id=RequestId(f"{terms.request_id}.{number}"))
+    size = measured(request.prompt, terms.tenant, request.model)
+    return msgspec.structs.replace(
+        terms,
+        request_id=RequestId(f"{terms.request_id}.{number}"),
+        prompt_bytes=size.size_bytes,
+        prompt_tokens=size.tokens,
+    )
 
 
-def _seeded(request: GenerateRequest, number: int) -> GenerateRequest:
-    seed = request.sampling.seed
-    if seed is None or number == 0:
-        return request
-    sampling = msgspec.structs.replace(request.sampling, seed=(seed + number) % SEEDS)
-    return msgspec.structs.replace(request, sampling=sampling)
+def _request_of(request: GenerateRequest, prompt: Prompt, number: int) -> GenerateRequest:
+    sampling, seed = request.sampling, request.sampling.seed
+    if seed is not None:
+        sampling = msgspec.structs.replace(sampling, seed=(seed + number) % SEEDS)
+    return msgspec.structs.replace(request, prompt=prompt, sampling=sampling)

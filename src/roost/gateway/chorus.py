@@ -41,11 +41,15 @@ class Ends(Protocol):
 
 
 class Chorus:
-    """Watches `exchange` for all turns; `ends` tells how their reply ends."""
+    """Watches `exchange` for all turns; `ends` tells how their reply ends.
 
-    def __init__(self, exchange: Exchange, ends: Ends) -> None:
+    `per_prompt` choices that follow each other have the same prompt.
+    """
+
+    def __init__(self, exchange: Exchange, ends: Ends, per_prompt: int) -> None:
         self.exchange = exchange
         self._ends = ends
+        self._per_prompt = per_prompt
         self._turns: list[Turn] = []
         self._choices: dict[int, bytes] = {}
         self._parts = self._left = 0
@@ -144,11 +148,12 @@ class Chorus:
             turn.on_gone()
 
     def _usage(self) -> Usage:
-        """Add up what the answers took; the prompt is one, and counts once."""
+        """Add up what the answers took; each prompt counts once."""
         spent = [turn.spent for turn in self._turns]
+        firsts = spent[:: self._per_prompt]
         return Usage(
-            spent[0].prompt_tokens,
-            spent[0].cached_tokens,
+            sum(usage.prompt_tokens for usage in firsts),
+            sum(usage.cached_tokens for usage in firsts),
             sum(usage.completion_tokens for usage in spent),
             sum(usage.reasoning_tokens for usage in spent),
         )

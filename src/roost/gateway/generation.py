@@ -16,7 +16,7 @@ from roost.dialects.responses_request import going_on
 from roost.errors import Failure, RoostError
 from roost.fleet.relay import RelaySettings
 from roost.gateway.asked import CONTEXT_HEADER, KEY_HEADER, asked_trimming
-from roost.gateway.choices import Choices, check_alone
+from roost.gateway.choices import Choices, check_alone, echoed
 from roost.gateway.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.identity import talk_of
@@ -182,7 +182,10 @@ class Generation:
     def _arrive(self, call: Call, asked: _Asked) -> None:
         sent, terms = asked.sent, asked.terms
         reply_id = asked.dialect.id_prefix + terms.request_id
-        first = Choice(reply_id, int(time.time()), str(sent.request.model), sent.options)
+        first = Choice(
+            *(reply_id, int(time.time()), str(sent.request.model), sent.options),
+            echo=echoed(sent.options, sent.request.prompt),
+        )
         if sent.options.wishes is not None:
             self._respond(call, asked, first)
             return
@@ -190,7 +193,7 @@ class Generation:
             self._mind.arrive(self._turn(call, asked, first, self._settings.relay))
             return
         relay = self._settings.relay
-        self._choices.begin(call.exchange, asked.dialect, (sent.request, terms), first, relay)
+        self._choices.begin(call.exchange, asked.dialect, (sent, terms), first, relay)
 
     def _respond(self, call: Call, asked: _Asked, choice: Choice) -> None:
         """Let a response arrive, and keep it where that is wished."""

@@ -69,7 +69,10 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
-    """What a body asks for; `fingerprint` is a hash of it where one was asked for."""
+    """What a body asks for; `fingerprint` is a hash of it where one was asked for.
+
+    `more` are prompts beside the request's own.
+    """
 
     request: GenerateRequest
     options: ReplyOptions
@@ -77,6 +80,7 @@ class Parsed(msgspec.Struct, frozen=True, tag="parsed"):
     ignored: tuple[str, ...]
     twins: Twins = Twins()
     fingerprint: bytes = b""
+    more: tuple[Prompt, ...] = ()
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag="unreadable"):
@@ -102,6 +106,7 @@ def parse(job: Job) -> Outcome:
         ignored=sent.ignored,
         twins=twins(sent.roost, sent.cache_key),
         fingerprint=fingerprint(job.api, job.body) if job.keyed else b"",
+        more=sent.more,
     )
 
 
