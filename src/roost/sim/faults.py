@@ -59,6 +59,7 @@ class Faults:
             "cut_link": self._cut_link,
             "slow_node": self._slow_node,
             "load_failures": self._load_failures,
+            "hang_loads": self._hang_loads,
             "drain_node": self._drain_node,
             "crowd": self._crowd,
             "repeat_opens": self._repeat_opens,
@@ -177,6 +178,15 @@ class Faults:
 
         def mend() -> None:
             worker.failing_loads = False
+
+        return mend
+
+    def _hang_loads(self, worker: Worker, _fault: Fault) -> Action:
+        worker.hanging_loads = True
+        worker.kill_runtime(first=False)
+
+        def mend() -> None:
+            worker.hanging_loads = False
 
         return mend
 

@@ -20,6 +20,7 @@ from roost.fleet.said import Said
 from roost.fleet.settings import FleetSettings
 from roost.node.agent import Agent
 from roost.node.ledger import RoomSettings
+from roost.node.pace import PaceSettings
 from roost.node.settings import AgentSettings
 from roost.node.stays import StaySettings
 from roost.sim.checkers import Violation, check
@@ -247,7 +248,11 @@ def _specs(scenario: Scenario) -> list[WorkerSpec]:
         for _ in range(machines.count):
             node = NodeId(f"n{len(specs) + 1}")
             limit = machines.max_in_flight
-            stay = StaySettings(machines.keep_alive_s)
-            kept = machines.sessions
-            specs.append(WorkerSpec(node, offers, costs, limit, room, kept, stay, machines.memory))
+            stay, kept, memory = (
+                StaySettings(machines.keep_alive_s),
+                machines.sessions,
+                machines.memory,
+            )
+            pace = PaceSettings(load_stall_s=machines.load_stall_s)
+            specs.append(WorkerSpec(node, offers, costs, limit, room, kept, stay, memory, pace))
     return specs

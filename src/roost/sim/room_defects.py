@@ -53,6 +53,12 @@ def _agent(room: RoomSettings | None = None, **changes: float) -> Parts:
     return Parts(agent=make)
 
 
+def _patient(given: AgentSettings, offers: Sequence[ModelOffer]) -> Agent:
+    """A node that waits for a load as long as its process lives."""
+    pace = msgspec.structs.replace(given.pace, load_stall_s=1e9)
+    return Agent(msgspec.structs.replace(given, pace=pace), offers)
+
+
 class _PaysNothing(Placer):
     def _evicted(self, model: ModelId, node: Node) -> Evicted:
         return Evicted(model, 0.0, 0.0)
@@ -108,6 +114,7 @@ CASES: tuple[Case, ...] = (
         "runtimes_stay_a_while",
     ),
     ("room not counted", _agent(RoomSettings()), "one_place", "nodes_keep_to_their_room"),
+    ("hung loads waited for", Parts(agent=_patient), "hanging_loads", "one_ending"),
     (
         "eviction costs nothing",
         fittings.coordinator(EvictsForNothing),

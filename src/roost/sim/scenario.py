@@ -28,6 +28,7 @@ FaultKind = Literal[
     "cut_link",
     "slow_node",
     "load_failures",
+    "hang_loads",
     "drain_node",
     "park_node",
     "crowd",
@@ -68,7 +69,8 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` equal machines; `slower` is how many times slower than `costs` they compute.
 
     Machines of other `weights` have another model under the same name. At most `max_runtimes` are
-    resident at once, 0 for any number; the rest is as in `RoomSettings` and `StaySettings`.
+    resident at once, 0 for any number; the rest is as in `RoomSettings`, `StaySettings` and
+    `PaceSettings`.
     """
 
     count: int = 2
@@ -79,6 +81,7 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_runtimes: int = 0
     min_resident_s: float = 2.0
     turn_s: float = 10.0
+    load_stall_s: float = 60.0
     slower: float = 1.0
     weights: str = "w"
     costs: Costs = Costs()

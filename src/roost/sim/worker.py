@@ -34,6 +34,7 @@ from roost.node.effects import (
     Weigh,
 )
 from roost.node.ledger import RoomSettings
+from roost.node.pace import PaceSettings
 from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
 from roost.node.stays import StaySettings
@@ -76,6 +77,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     sessions: SessionSettings = SessionSettings(ram_bytes=0)
     stay: StaySettings = StaySettings()
     memory: MemorySpec = MemorySpec()
+    pace: PaceSettings = PaceSettings()
 
 
 AgentMaker = Callable[[AgentSettings, Sequence[ModelOffer]], Agent]
@@ -95,7 +97,7 @@ class Worker:
     ) -> None:
         self.spec = spec
         self.costs = spec.costs
-        self.failing_loads = False
+        self.failing_loads = self.hanging_loads = False
         self._world = world
         self._network = network
         self._history = history
@@ -114,7 +116,8 @@ class Worker:
         self._lives += 1
         self.process = Process(self._world, f"{self.spec.id}/{self._lives}")
         most, room, kept = self.spec.max_in_flight, self.spec.room, self.spec.sessions
-        settings = AgentSettings("toy", most, room=room, sessions=kept, stay=self.spec.stay)
+        stay, pace = self.spec.stay, self.spec.pace
+        settings = AgentSettings("toy", most, room=room, sessions=kept, stay=stay, pace=pace)
         self.agent = self._make_agent(settings, self.spec.offers)
         self._residents = Residents(self.spec.id, room, self._history.residences)
         self.files = Files(self.process, kept, self.agent, self._history, self._dice)
@@ -308,6 +311,8 @@ class Worker:
         self._steward.begins(effect.runtime)
         half = partial(self._progress, effect.runtime)
         self.process.after(self.costs.load_s / 2, half)
+        if self.hanging_loads:
+            return
         done = self._load_failed if self.failing_loads else self._loaded
         self.process.after(self.costs.load_s, partial(done, effect.runtime))
 
