@@ -5,6 +5,7 @@ JOBS ?= 2
 BIN := .venv/bin
 STAMP := .venv/stamp
 LITE := .venv/stamp-lite
+ENGINES := .venv/stamp-engines
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
@@ -38,7 +39,12 @@ test: $(STAMP) ## the default test run, real model included
 	$(BIN)/python -m pytest -m "engine and not long"
 	$(BIN)/python -m pytest -m "not engine" -n $(JOBS) --dist worksteal
 
-test-engines: $(STAMP) ## what takes long with real engines
+$(ENGINES): $(STAMP)
+	@echo "installing engines into .venv (once, about 1 GB)"
+	@$(PIP) -e '.[llama,dev,transformers]'
+	@touch $@
+
+test-engines: $(ENGINES) ## what takes long with real engines
 	$(BIN)/python -m pytest -m long
 
 test-fast: $(STAMP) ## what can be tested in seconds

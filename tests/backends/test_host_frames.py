@@ -131,6 +131,18 @@ def test_ids_are_told_where_they_are_asked_for() -> None:
     assert answer.on_word(Said(7, 6, b"\xa4")) == [Delta("ä", 2, ids=(5, 6))]
 
 
+def test_a_token_that_ends_within_a_character_keeps_its_text() -> None:
+    """Whoever goes on behind a delta finds whole characters; at the end nothing is lost."""
+    for asked, last in ((b"\xae\xa2", "客"), (b"", "\ufffd")):
+        answer = Answer(0, prepared(return_tokens=True))
+        answer.on_word(Began(7))
+        assert answer.on_word(Said(7, 5, b" \xe5")) == []
+        events = answer.on_word(Said(7, 6, asked)) + answer.on_word(Over(7, "stop"))
+        deltas = [event for event in events if isinstance(event, Delta)]
+        assert "".join(delta.text for delta in deltas) == f" {last}"
+        assert sum(delta.tokens for delta in deltas) == 2
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -8,6 +8,7 @@ from roost.backends.base import Prepared
 from roost.backends.deltas import Deltas
 from roost.backends.host_frames import Began, Over, Said, Step, Work
 from roost.core.events import (
+    Delta,
     Failed,
     Finished,
     FinishReason,
@@ -15,6 +16,7 @@ from roost.core.events import (
     Started,
     StreamEvent,
     Usage,
+    merge_deltas,
 )
 from roost.errors import Failure
 from roost.text.utf8 import Utf8Decoder
@@ -39,6 +41,7 @@ class Answer:
         self._by_token = request.return_tokens
         self._deltas = Deltas(request.stop, by_token=request.return_tokens)
         self._utf8 = Utf8Decoder()
+        self._held = ""
 
     def on_word(self, word: Step | Over) -> list[StreamEvent]:
         """Take what the library says; after the end only that the slot is free counts.
@@ -95,12 +98,22 @@ class Answer:
         events = self._started(0)
         choices = (said.choice,) if said.choice and self._top is not None else ()
         ids = (said.token,) if self._by_token else ()
-        delta = self._deltas.push(self._utf8.push(said.raw) + said.text, 1, choices, ids)
+        delta = self._deltas.push(self._clear(said), 1, choices, ids)
         if delta:
             events.append(delta)
         if self._deltas.stop_text is not None:
             events += self._finished("stop")
         return events
+
+    def _clear(self, said: Said) -> str:
+        """Give the text that is complete with this token.
+
+        Whoever may go on behind a token has to get all of it: one that ends within a character
+        keeps its text until that is whole.
+        """
+        text = self._held + self._utf8.push(said.raw) + said.text
+        self._held = text if self._by_token and self._utf8.unfinished else ""
+        return "" if self._held else text
 
     def _started(self, cached: int) -> list[StreamEvent]:
         if self._cached is not None:
@@ -110,7 +123,10 @@ class Answer:
 
     def _finished(self, reason: FinishReason) -> list[StreamEvent]:
         self.over = True
+        held = self._deltas.push(self._held, 0) if self._held else None
         rest = self._deltas.finish(self._utf8.finish())
+        if held:
+            rest = merge_deltas(held, rest or Delta("", 0))
         end = Finished(reason, self._usage(), self._deltas.stop_text)
         return [rest, end] if rest else [end]
 

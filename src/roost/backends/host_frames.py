@@ -78,7 +78,8 @@ class Tokenize(msgspec.Struct, frozen=True, tag="tokenize"):
 class Run(msgspec.Struct, frozen=True, tag="run"):
     """Compute this prompt and go on from there, at most `limit` tokens.
 
-    What the slot holds already may be used where `reuse` says so. Sampling is what a client asked
+    What the slot holds already may be used where `reuse` says so. The last `said` tokens are an
+    answer's beginning, to be computed as decoding would have. Sampling is what a client asked
     for, checked for range; None leaves a number to the library.
     """
 
@@ -90,6 +91,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     sampling: Sampling = Sampling()
     top_logprobs: int | None = None
     ignore_eos: bool = False
+    said: int = 0
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):

@@ -241,10 +241,7 @@ class HostLink(asyncio.Protocol):
         if not prepared.limit:
             stream.on_full()
             return stream
-        request = prepared.request
-        sampling, top, ignore_eos = request.sampling, request.top_logprobs, request.ignore_eos
-        tokens, limit = prepared.tokens, prepared.limit
-        self.send(Run(number, use.slot, use.reuse, tokens, limit, sampling, top, ignore_eos))
+        self.send(_run(number, prepared, use))
         return stream
 
     def forget(self, number: int) -> None:
@@ -291,3 +288,14 @@ class HostLink(asyncio.Protocol):
     def _why_not_loaded(self) -> str:
         status = self.child.status
         return f"The runtime ended while it loaded the model: {self._cause} (status {status})."
+
+
+def _run(number: int, prepared: Prepared, use: SlotUse) -> Run:
+    request = prepared.request
+    return Run(
+        *(number, use.slot, use.reuse, prepared.tokens, prepared.limit),
+        sampling=request.sampling,
+        top_logprobs=request.top_logprobs,
+        ignore_eos=request.ignore_eos,
+        said=len(request.said),
+    )

@@ -105,7 +105,11 @@ def _load(key: RuntimeKey, manifest: Manifest, path: str) -> Load:
     options = key.options
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
     ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
-    return Load(path, ctx, options.slots, options.batch, options.threads)
+    return Load(
+        *(path, ctx, options.slots, options.batch, options.threads),
+        device=options.device,
+        dtype=options.dtype,
+    )
 
 
 def _check_loaded(loaded: Loaded) -> None:

@@ -8,7 +8,10 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-SIZES = {"llama": "127 MB installed"}
+SIZES = {
+    "llama": "127 MB installed",
+    "transformers": "1.1 GB installed with a torch for CPUs, several GB with one for CUDA",
+}
 """What each extra takes on the disk, for the person who has to decide."""
 
 

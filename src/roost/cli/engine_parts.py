@@ -43,7 +43,10 @@ def _options(values: dict[str, Value]) -> RuntimeOptions:
     numbers = {
         name: int(cast("int", values[name])) for name in ("ctx", "slots", "batch", "threads")
     }
-    return RuntimeOptions(**numbers, engine=_engine(values))
+    device, dtype = (
+        "" if values[name] == "auto" else cast("str", values[name]) for name in ("device", "dtype")
+    )
+    return RuntimeOptions(**numbers, device=device, dtype=dtype, engine=_engine(values))
 
 
 def _engine(values: dict[str, Value]) -> Engine:

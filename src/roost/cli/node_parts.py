@@ -81,6 +81,8 @@ NODE_SETTINGS = (
     "projector",
     "adapters",
     "llama_args",
+    "device",
+    "dtype",
     "model_options",
     "backend",
     "llama_server",

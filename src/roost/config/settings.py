@@ -41,6 +41,8 @@ class Settings(NamedTuple):
     projector: str
     adapters: tuple[str, ...]
     llama_args: tuple[str, ...]
+    device: str
+    dtype: str
     model_options: tuple[str, ...]
     default_model: str
     aliases: tuple[str, ...]

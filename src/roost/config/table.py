@@ -66,6 +66,10 @@ _ROWS: tuple[Setting, ...] = (
     Setting("projector", "", "", "A model's file for pictures (mmproj), for llama.cpp."),
     Setting("adapters", (), "", "LoRA files for llama.cpp: FILE.gguf, or FILE.gguf=0.5."),
     Setting("llama_args", (), "", "More arguments of a llama-server binary, behind all others."),
+    _choice("device", "auto cpu cuda mps", "Where hosted libraries compute."),
+    _choice(
+        "dtype", "auto float32 bfloat16 float16", "In what they compute; auto is the model's own."
+    ),
     Setting("model_options", (), "", "Of single models, by the names above: MODEL.ctx=8192."),
     Setting("default_model", "", "", "For requests that name none; empty is the only one served."),
     Setting("aliases", (), "", "Other names of models, as gpt-4o=MODEL."),

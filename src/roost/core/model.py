@@ -76,7 +76,8 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     """Every option that changes a runtime; part of its key.
 
     `ctx` is tokens per slot, `batch` the most prompt tokens in one prefill step,
-    `threads` 0 means the backend's own choice. `engine` is for backends that have such options.
+    `threads` 0 means the backend's own choice, as do `device` and `dtype` "". `engine` is for
+    backends that have such options.
     """
 
     ctx: int = 4096
@@ -84,6 +85,8 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     batch: int = 256
     threads: int = 0
     engine: Engine = Engine()
+    device: str = ""
+    dtype: str = ""
 
 
 class RuntimeKey(msgspec.Struct, frozen=True):

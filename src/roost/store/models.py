@@ -118,6 +118,8 @@ class ModelStore:
         if known is not None:
             return known
         facts = inspect(*place.files)
+        if facts.format == "safetensors" and not link:
+            raise fail("bad_request", "A model folder is served from where it lies: say --link.")
         if link:
             return self._link(place, facts, into, progress)
         with self._importing():

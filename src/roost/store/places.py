@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from roost.errors import fail
+from roost.store.folders import files_of
 from roost.store.parts import Variant, choose, shards_beside, variants
 
 WALK_MAX = 20_000
@@ -25,12 +26,16 @@ class Place(msgspec.Struct, frozen=True):
 def locate(path: Path, wanted: str = "") -> Place:
     """Find the model that `path` names; in a folder the best one, or the one that is `wanted`.
 
+    A folder with a config.json is one model, unless another one in it is wanted.
+
     A link to a file is followed, a link to a folder below `path` is not. The files of a split model
     keep the names they have side by side, links or not, since llama.cpp goes by these. Raises
     `bad_request` where there is none, or where a part of it is missing.
     """
     real = resolved(path)
     if real.is_dir():
+        if not wanted and (files := files_of(real)):
+            return Place(files, real.name)
         chosen = choose(found_in(real), wanted)
         return _place(real, chosen)
     if wanted:

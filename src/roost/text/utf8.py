@@ -20,6 +20,11 @@ class Utf8Decoder:
     def __init__(self) -> None:
         self._decoder = _new_decoder("replace")
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the beginning of a character waits for its end."""
+        return bool(self._decoder.getstate()[0])
+
     def push(self, data: bytes) -> str:
         """Decode `data` and return all text that is complete by now."""
         return self._decoder.decode(data)

@@ -1,0 +1,27 @@
+"""VALUE: the backend `transformers`: folders of safetensors, on Hugging Face's library, hosted."""
+
+from __future__ import annotations
+
+from roost.backends.hosted_library import Library
+from roost.core.model import Capabilities
+
+LIBRARY = Library(
+    name="transformers",
+    title="Transformers",
+    loader="roost.backends.transformers_engine:load",
+    capabilities=Capabilities(
+        chat=True,
+        completion=True,
+        streaming=True,
+        concurrent_streams=True,
+        cancel=True,
+        sessions=True,
+        prefix_cache=True,
+        logprobs=True,
+        exact_token_count=True,
+        replay=True,
+        seed=True,
+    ),
+    imports=("transformers", "torch"),
+    extra="transformers",
+)

@@ -1,0 +1,147 @@
+"""SHELL: models that are folders: a config, a tokeniser and shards of safetensors.
+
+Only what says what the model is gets read here: JSON, and the lengths of the shards. Nothing in
+such a folder is ever run: code that some bring along is left alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from roost.errors import RoostError, fail
+from roost.store.vocabulary import Facts
+
+CONFIG = "config.json"
+JSON_MAX_BYTES = 64 * 2**20
+HEADER_MAX_BYTES = 100 * 2**20
+"""What the format itself allows for the list of tensors in a shard."""
+
+T = TypeVar("T", bound=msgspec.Struct)
+BESIDE = (
+    *("generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model"),
+    *("special_tokens_map.json", "chat_template.jinja", "vocab.json", "merges.txt"),
+)
+
+
+class _Config(msgspec.Struct):
+    model_type: str = ""
+    architectures: tuple[str, ...] = ()
+    vocab_size: int = 0
+    max_position_embeddings: int = 0
+
+
+class _Text(msgspec.Struct):
+    content: str = ""
+
+
+class _Added(msgspec.Struct):
+    content: str = ""
+    special: bool = False
+
+
+class _Tokenizer(msgspec.Struct):
+    added_tokens: tuple[_Added, ...] = ()
+
+
+class _Settings(msgspec.Struct):
+    chat_template: str | list[object] | None = None
+    bos_token: str | _Text | None = None
+    eos_token: str | _Text | None = None
+    add_bos_token: bool | None = None
+
+
+def files_of(folder: Path) -> tuple[Path, ...]:
+    """List the files of a model folder, its config first; none where it is no such folder."""
+    if not (folder / CONFIG).is_file():
+        return ()
+    shards = sorted(folder.glob("*.safetensors"))
+    beside = (folder / name for name in BESIDE)
+    return (folder / CONFIG, *(path for path in beside if path.is_file()), *shards)
+
+
+def read_folder(paths: tuple[Path, ...]) -> Facts:
+    """Say what the model is whose files these are; raises `bad_request` where it is none."""
+    named = {path.name: path for path in paths}
+    config = _read(paths[0], _Config)
+    shards = [path for path in paths if path.suffix == ".safetensors"]
+    if not shards:
+        raise fail("bad_request", "The folder has a config.json and no weights (*.safetensors).")
+    if not any(name.endswith("ForCausalLM") for name in config.architectures):
+        told = ", ".join(config.architectures) or "none"
+        raise fail("bad_request", f"The folder holds no model that writes text (it says: {told}).")
+    weights = sum(_data_bytes(path) for path in shards)
+    tokenizer = _read(named.get("tokenizer.json"), _Tokenizer)
+    settings = _read(named.get("tokenizer_config.json"), _Settings)
+    template = _template(named.get("chat_template.jinja"), settings)
+    return Facts(
+        format="safetensors",
+        architecture=config.model_type,
+        ctx_train=config.max_position_embeddings,
+        vocab_size=config.vocab_size,
+        chat_template=template,
+        bos=_text(settings.bos_token),
+        eos=_text(settings.eos_token),
+        add_bos=bool(settings.add_bos_token),
+        control_tokens=tuple(one.content for one in tokenizer.added_tokens if one.special),
+        tasks=("completion",) if template is None else ("chat", "completion"),
+        weight_bytes=weights,
+    )
+
+
+def _template(path: Path | None, settings: _Settings) -> str | None:
+    if path is not None:
+        return _bytes(path).decode("utf-8", "replace")
+    # Some have several under names; which is for what is not told in a way that all share.
+    return settings.chat_template if isinstance(settings.chat_template, str) else None
+
+
+def _text(token: str | _Text | None) -> str:
+    return token.content if isinstance(token, _Text) else token or ""
+
+
+def _read(path: Path | None, kind: type[T]) -> T:
+    if path is None:
+        return kind()
+    try:
+        return msgspec.json.decode(_bytes(path), type=kind)
+    except msgspec.DecodeError as error:
+        raise fail("bad_request", f"{path.name} cannot be read: {error}.") from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(JSON_MAX_BYTES + 1)
+    except OSError as error:
+        raise fail("bad_request", f"{path.name} cannot be read: {error.strerror}.") from None
+    if len(data) > JSON_MAX_BYTES:
+        raise fail("bad_request", f"{path.name} is too long.")
+    return data
+
+
+def _data_bytes(path: Path) -> int:
+    """Give the bytes of a shard's tensors, after a look whether it is whole."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            listed = file.read(length) if length <= min(HEADER_MAX_BYTES, size) else b""
+        tensors = msgspec.json.decode(listed, type=dict[str, dict[str, object]])
+        ends = [_end_of(told) for name, told in tensors.items() if name != "__metadata__"]
+    except (OSError, msgspec.MsgspecError):
+        raise _damaged(path) from None
+    if max(ends, default=0) != size - 8 - length:
+        raise _damaged(path)
+    return size - 8 - length
+
+
+def _end_of(tensor: dict[str, object]) -> int:
+    found: tuple[int, int] = msgspec.convert(tensor.get("data_offsets"), tuple[int, int])
+    return found[1]
+
+
+def _damaged(path: Path) -> RoostError:
+    return fail("bad_request", f"{path.name} is no whole file of safetensors. Download it again.")
