@@ -15,6 +15,7 @@ KINDS = {
     "sweep": "one load after the other, each heavier",
     "capacity": "the most users that a server carries",
     "compare": "two servers in turn, and the ratio of their figures",
+    "report": "results side by side, as one page or a table",
 }
 
 
