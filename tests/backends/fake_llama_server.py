@@ -395,6 +395,9 @@ async def main(args: argparse.Namespace, model: Json, key: str) -> int:
         listening = await asyncio.start_server(server.serve, args.host, args.port)
     say(f"arguments: {json.dumps(sys.argv[1:])}")
     await pause(model.get("load_s", 0))
+    if "last_words" in model:
+        say(f"0.01.002.003 W {model['last_words']}")
+        return 3
     if "load_error" in model:
         say(f"E llama_model_load: error loading model: {model['load_error']}")
         return 1

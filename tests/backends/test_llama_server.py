@@ -100,6 +100,18 @@ def _sent(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
+async def test_a_program_that_ends_has_its_last_words(tmp_path: Path) -> None:
+    """Where nothing says why, the last line of the log does, without what is nobody's business."""
+    secret = "ab" * 32
+    words = f"cannot map {tmp_path}/model.json with {secret} \x1b[31m" + "x" * 500
+    message = await refused(tmp_path, fake_manifest(tmp_path, last_words=words))
+    head = "The runtime ended while it loaded the model (status 3); its last words: "
+    assert message.startswith(head + "cannot map … with …")
+    assert secret not in message
+    assert "\x1b" not in message
+    assert len(message) <= len(head) + 300
+
+
 async def test_what_is_sent(tmp_path: Path) -> None:
     """Every completion names its slot and streams with progress; only what was asked for is set."""
     async with running(tmp_path) as runtime:

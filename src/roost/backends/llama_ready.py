@@ -23,6 +23,7 @@ from roost.backends.loading import guessed_part
 from roost.backends.render import renderer_for
 from roost.core.model import Manifest, RuntimeKey
 from roost.errors import fail
+from roost.text.screen import screened
 
 POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.25
@@ -30,6 +31,9 @@ POLL_GROWTH = 1.3
 LOG_LINES = 80
 _CAUSES = re.compile(r"error loading model: (.+)|(the program cannot be started: .+)|error: (.+)")
 _PATH = re.compile(r"\S*/\S+")
+_KEY = re.compile(r"[0-9A-Fa-f]{32,}")
+_STAMP = re.compile(r"^[\d.]+ [A-Z] ")
+SHOWN_CHARS_MAX = 300
 
 
 class _Settings(msgspec.Struct):
@@ -153,10 +157,17 @@ class Starting:
 
 def _why(child: Child) -> str:
     """Find the cause in the log of a child that ended; paths in it are nobody's business."""
-    for line in child.tail(LOG_LINES):
+    lines = child.tail(LOG_LINES)
+    for line in lines:
         if found := _CAUSES.search(line):
             cause = next(group for group in found.groups() if group)
-            return f"The model cannot be loaded: {_PATH.sub('…', cause)[:300]}."
-    return (
-        f"The runtime ended while it loaded the model (status {child.status}); its log says more."
-    )
+            return f"The model cannot be loaded: {_shown(cause)}."
+    ended = f"The runtime ended while it loaded the model (status {child.status})"
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return f"{ended}; its last words: {_shown(last)}" if last else f"{ended}, without a word."
+
+
+def _shown(line: str) -> str:
+    """Make a line of a log fit for a message: short, without paths, keys and control characters."""
+    plain = _KEY.sub("…", _PATH.sub("…", screened(_STAMP.sub("", line).strip())))
+    return plain[:SHOWN_CHARS_MAX]
