@@ -34,6 +34,7 @@ FLAGS = (
     *("--api-key KEY", "--api-key-file FNAME", "--no-kv-unified", "--cache-ram N"),
     *("-tb, --threads-batch N", "-ngl, --gpu-layers, --n-gpu-layers N", "-mg, --main-gpu INDEX"),
     *("-ctk, --cache-type-k TYPE", "-ctv, --cache-type-v TYPE", "-fa, --flash-attn [on|off|auto]"),
+    *("--embedding, --embeddings", "--pooling {none,mean,cls,last,rank}"),
     *("-kvo, --kv-offload, -nkvo, --no-kv-offload", "--mmap, --no-mmap", "--mlock"),
     *("-mm, --mmproj FILE", "--lora FNAME", "--lora-scaled FNAME:SCALE,...", "--numa TYPE"),
     *("--slots", "--no-webui", "--chat-template JINJA_TEMPLATE", "--slot-save-path PATH"),
@@ -97,6 +98,7 @@ class Server:
 
     def __init__(self, args: argparse.Namespace, model: Json, key: str) -> None:
         self.model = model
+        self.args = args
         self.key = key
         self.ready = False
         self.ctx = model.get("ctx", args.ctx_size // args.parallel)
@@ -155,12 +157,29 @@ class Server:
             say("tokenize")
             pieces = body["content"] if isinstance(body["content"], list) else [body["content"]]
             tokens = [tokenize(piece, special=body["parse_special"]) for piece in pieces]
-            return 200, {"tokens": sum(tokens, [])}  # noqa: RUF017 - a handful of pieces
+            first = [BOS] if body["add_special"] else []
+            return 200, {"tokens": sum(tokens, first)}
+        if (method, path) == ("POST", "/v1/embeddings") and self.args.embeddings:
+            return self.embed(body["input"])
         if method == "POST" and (found := re.fullmatch(r"/slots/(\d+)\?action=(\w+)", path)):
             slot = self.slots[int(found[1])]
             say(f"act {found[2]} {found[1]} {'busy' if slot.busy else 'idle'}")
             return self.act(slot, found[2], body.get("filename", ""))
         return 404, {"error": {"message": "File Not Found", "code": 404}}
+
+    def embed(self, inputs: list[list[int]]) -> tuple[int, object]:
+        """Count bytes by their last bits; with `pooling` "none" a model makes no vectors."""
+        if self.model.get("pooling") == "none":
+            return 400, {"error": {"message": "pooling is none", "code": 400}}
+        if "vectors" in self.model:
+            return 200, {"data": self.model["vectors"]}
+        data = []
+        for index, tokens in enumerate(inputs):
+            counts = [sum(token % 8 == place for token in tokens) for place in range(8)]
+            length = sum(count * count for count in counts) ** 0.5
+            vector = [count / length for count in counts]
+            data.append({"object": "embedding", "index": index, "embedding": vector})
+        return 200, {"object": "list", "data": data[::-1]}
 
     def act(self, slot: Slot, action: str, name: str) -> tuple[int, object]:
         """Save, restore or erase a slot; models say `states` "lost" or "refused" to be odd."""
@@ -373,7 +392,8 @@ def parser() -> argparse.ArgumentParser:
         found.add_argument(name, type=int, default=1)
     for name in ("--port", "--cache-ram"):
         found.add_argument(name, type=int, default=0)
-    for name in ("--no-kv-offload", "--mmap", "--no-mmap", "--mlock"):
+    found.add_argument("--pooling", default="")
+    for name in ("--embeddings", "--no-kv-offload", "--mmap", "--no-mmap", "--mlock"):
         found.add_argument(name, action="store_true")
     for name in ("--no-kv-unified", "--slots", "--no-webui", "--help"):
         found.add_argument(name, action="store_true")

@@ -30,7 +30,9 @@ CANARY = "zebrafinch-4711"
 
 def key_of(manifest: Manifest) -> RuntimeKey:
     """Give a key with two small slots, and one thread, which does not spin for another."""
-    return RuntimeKey("llama_server", manifest.id, manifest.digest, RuntimeOptions(512, 2, 64, 1))
+    # The model was not trained for vectors, so it has to be told how to make one of many.
+    options = RuntimeOptions(512, 2, 64, 1, Engine(pooling="mean"))
+    return RuntimeKey("llama_server", manifest.id, manifest.digest, options)
 
 
 async def start(manifest: Manifest, folder: Path) -> LlamaRuntime:

@@ -21,7 +21,7 @@ from tests.system.processes import Roost
 
 UNCLAIMED = {
     *("exact_token_count", "seed", "replay", "prefix_cache", "sessions", "state"),
-    *("logprobs", "logit_bias", "json_schema", "grammar"),
+    *("logprobs", "logit_bias", "json_schema", "grammar", "embeddings"),
 }
 
 

@@ -59,6 +59,8 @@ FLAWS = {
     "any object for JSON": (Flaws(request=twisted.unheld), "answers are JSON"),
     "a bad format left out": (Flaws(request=twisted.unheld), "bad formats are refused"),
     "a bias left out": (Flaws(request=twisted.harmless), "what is not claimed is refused"),
+    "vectors of other inputs": (Flaws(vectors=twisted.turned), "texts become vectors"),
+    "vectors of any length": (Flaws(vectors=twisted.longer), "texts become vectors"),
     "loading backwards": (Flaws(progress=(0.5, 0.1, 1.0)), "loading is told"),
     "loading without end": (Flaws(progress=(0.5,)), "loading is told"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from roost.errors import Failure, RoostError, fail
 Events = AsyncIterator[StreamEvent]
 Twist = Callable[[Events, Prepared], AsyncGenerator[StreamEvent, None]]
 replace = msgspec.structs.replace
+Vectors = tuple[tuple[float, ...], ...]
 
 
 async def straight(events: Events, prepared: Prepared) -> AsyncGenerator[StreamEvent, None]:
@@ -167,6 +168,16 @@ def harmless(request: GenerateRequest) -> GenerateRequest:
     return replace(request, sampling=Sampling(), stop=(), max_tokens=None, top_logprobs=None)
 
 
+def turned(vectors: Vectors) -> Vectors:
+    """Give them in the order in which they happened to be ready."""
+    return vectors[::-1]
+
+
+def longer(vectors: Vectors) -> Vectors:
+    """Forget to make them 1 long."""
+    return tuple(tuple(value * 2 for value in vector) for vector in vectors)
+
+
 def unheld(request: GenerateRequest) -> GenerateRequest:
     """Forget what the answer is held to."""
     return replace(request, constraint=None)
@@ -187,6 +198,7 @@ class Flaws:
     odd_refusal: Exception | None = None
     progress: tuple[float, ...] = (0.0, 1.0)
     states: str = ""
+    vectors: Callable[[Vectors], Vectors] = lambda vectors: vectors
 
 
 @dataclass
@@ -254,6 +266,14 @@ class TwistedRuntime:
         """Give the inner runtime's states, or such as lose or mix up what they are given."""
         states = self.inner.states
         return TwistedStates(states, self.flaws.states) if states and self.flaws.states else states
+
+    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the inner runtime's tokens."""
+        return await self.inner.tokenize(texts)
+
+    async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
+        """Give the inner runtime's vectors, or such as are wrong."""
+        return self.flaws.vectors(await self.inner.embed(batch))
 
     async def telemetry(self) -> Telemetry:
         """Tell what the inner runtime tells."""

@@ -42,14 +42,18 @@ What every runtime promises (and `roost.testing.conformance` checks):
     `prepare`, and whatever is written there, neighbours notice nothing. What is not claimed is
     `unsupported`, and never left out in silence; so are log probabilities and biases of tokens.
 
+14. Vectors. Where `embeddings` is claimed, a runtime whose key has the mode `embed` is an
+    `Embedder`: equal inputs have equal vectors, alone or among others, whatever order they come in;
+    whoever leaves leaves nothing behind. It says nothing, and one that says texts makes no vectors.
+
 Foreign exceptions are translated into `RoostError` inside the backend and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -57,6 +61,9 @@ from roost.core.events import StreamEvent
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.reading import Reading
 from roost.core.request import GenerateRequest
+
+EMBED_BATCH_MAX = 256
+"""Inputs that are made vectors of at once."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -222,6 +229,30 @@ class StartSettings(msgspec.Struct, frozen=True):
     step_tokens: int = 0
     log_max_bytes: int = LOG_MAX_BYTES
     logs_kept: int = LOGS_KEPT
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """A runtime that makes vectors of texts: where `embeddings` is claimed, in the mode `embed`.
+
+    It has no slots: whoever asks waits for whoever asked before. One of another mode raises
+    `unsupported`; so does one of this mode for everything else.
+    """
+
+    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the tokens of each text with those that the model wants around it.
+
+        Raises `bad_request`, `context_length_exceeded` and `runtime_died`.
+        """
+        ...
+
+    async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
+        """Make a vector of length 1 for each of at most `EMBED_BATCH_MAX` inputs, in their order.
+
+        Raises `bad_request` for inputs that are empty or no tokens, `context_length_exceeded` for
+        one that is longer than the key's context, `runtime_error` and `runtime_died`.
+        """
+        ...
 
 
 class Backend(Protocol):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from roost.backends.base import Prepared, SlotUse
-from roost.core.model import Capabilities
+from roost.backends.base import EMBED_BATCH_MAX, Prepared, SlotUse
+from roost.core.engine import Mode
+from roost.core.model import Capabilities, RuntimeOptions
 from roost.core.request import (
     ChatPrompt,
     GenerateRequest,
@@ -201,6 +202,45 @@ def check_size(
     fewest = -(-size_bytes // max_token_bytes)
     if fewest > ctx:
         raise too_long(request, fewest, ctx)
+
+
+def check_mode(options: RuntimeOptions, mode: Mode) -> None:
+    """Refuse what a runtime is not for; raises `unsupported`."""
+    if options.mode != mode:
+        what = "texts and makes no vectors" if mode == "embed" else "vectors and says no texts"
+        raise fail("unsupported", f"This runtime makes {what}.", param="model")
+
+
+def check_inputs(batch: Sequence[Sequence[int]], vocab_size: int, ctx: int) -> None:
+    """Check what vectors are to be made of; raises as `base.Embedder.embed` says."""
+    if not 0 < len(batch) <= EMBED_BATCH_MAX:
+        message = f"There may be 1 to {EMBED_BATCH_MAX} inputs, got {len(batch)}."
+        raise fail("bad_request", message, param="input")
+    for place, tokens in enumerate(batch):
+        if not tokens:
+            raise fail("bad_request", f"Input {place} is empty.", param="input")
+        if len(tokens) > ctx:
+            message = f"Input {place} has {len(tokens)} tokens, {ctx} fit."
+            raise fail("context_length_exceeded", message, param="input")
+        if not all(map(_is_int, tokens)) or min(tokens) < 0 or max(tokens) >= vocab_size:
+            message = f"Token ids must be whole numbers from 0 to {vocab_size - 1}."
+            raise fail("bad_request", message, param="input")
+
+
+def check_texts(texts: Sequence[str], max_token_bytes: int, ctx: int) -> None:
+    """Check texts before they become tokens; raises as `base.Embedder.tokenize` says."""
+    if not 0 < len(texts) <= EMBED_BATCH_MAX:
+        message = f"There may be 1 to {EMBED_BATCH_MAX} inputs, got {len(texts)}."
+        raise fail("bad_request", message, param="input")
+    for place, text in enumerate(texts):
+        try:
+            size_bytes = len(text.encode())
+        except UnicodeEncodeError:
+            message = f"Input {place} holds half a character."
+            raise fail("bad_request", message, param="input") from None
+        if max_token_bytes and size_bytes > ctx * max_token_bytes:
+            message = f"Input {place} has more than {ctx} tokens, which fit."
+            raise fail("context_length_exceeded", message, param="input")
 
 
 def check_state(slot: int, name: str, slots: int) -> None:

@@ -25,6 +25,7 @@ class Launch(msgspec.Struct, frozen=True):
     It listens on `socket`, a path, or where there are no Unix sockets on `port` of 127.0.0.1.
     `key` is what it asks for; `key_path` a file that holds it, for those who cannot be told safely.
     `state_folder` is where it may write what slots hold, "" for nowhere. `engine` are its options.
+    One that `embeds` makes vectors, each input in one step, and says nothing.
     """
 
     model_path: str
@@ -38,11 +39,13 @@ class Launch(msgspec.Struct, frozen=True):
     port: int = 0
     state_folder: str = ""
     engine: Engine = Engine()
+    embeds: bool = False
 
     @property
     def ubatch(self) -> int:
         """Tokens that are computed at once: never more than a step has."""
-        return min(self.engine.ubatch or self.batch, self.batch)
+        whole = self.embeds or not self.engine.ubatch
+        return self.batch if whole else min(self.engine.ubatch, self.batch)
 
     @property
     def total_ctx(self) -> int:
@@ -63,6 +66,7 @@ def arguments(launch: Launch, help_text: str) -> tuple[str, ...]:
         ("--batch-size", str(launch.batch)),
         *_address(launch),
         _key(launch, known),
+        *_embedding(launch, known),
     )
     missing = sorted({flag for flag, _ in wanted} - known)
     if missing:
@@ -93,6 +97,14 @@ def _address(launch: Launch) -> tuple[tuple[str, str], ...]:
     if launch.socket:
         return (("--host", launch.socket),)
     return (("--host", "127.0.0.1"), ("--port", str(launch.port)))
+
+
+def _embedding(launch: Launch, known: frozenset[str]) -> tuple[tuple[str, str | None], ...]:
+    if not launch.embeds:
+        return ()
+    flag = "--embeddings" if "--embeddings" in known else "--embedding"
+    pooling = launch.engine.pooling
+    return ((flag, None), ("--pooling", pooling)) if pooling else ((flag, None),)
 
 
 def _key(launch: Launch, known: frozenset[str]) -> tuple[str, str]:

@@ -22,6 +22,12 @@ FLASH = {
     "on": "LLAMA_FLASH_ATTN_TYPE_ENABLED",
     "off": "LLAMA_FLASH_ATTN_TYPE_DISABLED",
 }
+POOLING = {
+    "": "LLAMA_POOLING_TYPE_UNSPECIFIED",
+    "mean": "LLAMA_POOLING_TYPE_MEAN",
+    "cls": "LLAMA_POOLING_TYPE_CLS",
+    "last": "LLAMA_POOLING_TYPE_LAST",
+}
 LOAD = {
     ("auto", False): "LLAMA_LOAD_MODE_AUTO",
     ("on", False): "LLAMA_LOAD_MODE_MMAP",
@@ -49,6 +55,9 @@ def params_of(launch: Launch) -> object:
         params.cpuparams_batch.n_threads = launch.engine.threads_batch
     if launch.engine.projector:
         params.mmproj.path = launch.engine.projector.path
+    if launch.embeds:
+        params.embedding = True
+        params.pooling_type = xllamacpp.llama_pooling_type[POOLING[launch.engine.pooling]]
     params.hostnames = [launch.socket or "127.0.0.1"]
     params.port = launch.port
     params.api_keys = [launch.key]

@@ -143,7 +143,7 @@ class Starting:
     async def _states(self, link: Link, facts: Facts) -> LlamaStates | None:
         """Try whether a slot comes back from a file; models nobody knows are not trusted."""
         kv = self._manifest.kv
-        if not self._launch.state_folder or kv is None:
+        if not self._launch.state_folder or kv is None or self._launch.embeds:
             return None
         window = max((layers.window for layers in kv.layers), default=0)
         plan = ProbePlan(facts.vocab_size, facts.ctx, window, facts.build)

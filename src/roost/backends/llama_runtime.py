@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from roost.backends import checks
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
 from roost.backends.formats import Formats
 from roost.backends.llama_answer import Timings
+from roost.backends.llama_embed import LlamaEmbedder
 from roost.backends.llama_http import Lost
 from roost.backends.llama_link import Link
 from roost.backends.llama_places import remove_folder
@@ -30,6 +31,7 @@ from roost.errors import RoostError, fail
 CLAIMS = Capabilities(
     chat=True,
     completion=True,
+    embeddings=True,
     streaming=True,
     concurrent_streams=True,
     cancel=True,
@@ -90,6 +92,7 @@ class LlamaRuntime:
         self._folder = own.folder
         self._states = own.states
         self._formats = Formats(CLAIMS)
+        self._embedder = LlamaEmbedder(link, facts.vocab_size, facts.ctx, facts.max_token_bytes)
         self._live = 0
         self._rates = Telemetry()
         link.child.on_death(self._clean_up)
@@ -117,6 +120,7 @@ class LlamaRuntime:
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
         self._check_alive()
+        checks.check_mode(self._key.options, "generate")
         checks.check_request(request)
         await self._formats.of(request)
         try:
@@ -136,6 +140,7 @@ class LlamaRuntime:
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Run a prepared request; see `base.Runtime.open`."""
         self._check_alive()
+        checks.check_mode(self._key.options, "generate")
         slots, facts = self._key.options.slots, self._facts
         checks.check_run(prepared, use, slots=slots, ctx=facts.ctx, vocab_size=facts.vocab_size)
         held_to = await self._formats.of(prepared.request)
@@ -148,6 +153,24 @@ class LlamaRuntime:
             await stream.leave(self._settings.release_timeout_s)
             self._live -= 1
             self._learn(stream.timings)
+
+    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the tokens of texts that vectors are made of; see `base.Embedder.tokenize`."""
+        return await self._embedding().tokenize(texts)
+
+    async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
+        """Make a vector for each input; see `base.Embedder.embed`."""
+        embedder = self._embedding()
+        self._live += 1
+        try:
+            return await embedder.embed(batch)
+        finally:
+            self._live -= 1
+
+    def _embedding(self) -> LlamaEmbedder:
+        self._check_alive()
+        checks.check_mode(self._key.options, "embed")
+        return self._embedder
 
     async def telemetry(self) -> Telemetry:
         """Streams that hold a slot, memory of the process, and the rates of the last answer."""

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
+import msgspec
+
 from roost import __version__
 from roost.backends.base import Backend
 from roost.backends.choosing import Around, Subject, choose
 from roost.backends.looking import library_found, llama_found
 from roost.core.about import BackendAbout
 from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
+from roost.core.model import Capabilities
 from roost.errors import fail
 
 
@@ -107,13 +110,18 @@ def look(llama_server_path: str = "") -> dict[str, Found]:
 
 @cache
 def traits() -> tuple[Trait, ...]:
-    """List what is fixed about each backend."""
+    """List what is fixed about each backend, as far as a node can be asked for it."""
     return tuple(_trait(name, entry) for name, entry in _ENTRIES.items())
 
 
 def _trait(name: str, entry: _Entry) -> Trait:
-    claimed = entry.make("").capabilities
+    claimed = _askable(entry.make("").capabilities)
     return Trait(*(name, entry.formats, entry.priorities, claimed, entry.platforms, entry.external))
+
+
+def _askable(claims: Capabilities) -> Capabilities:
+    """Leave out vectors: nodes start runtimes that say texts, and no API asks them for more."""
+    return msgspec.structs.replace(claims, embeddings=False)
 
 
 def chosen(wanted: str, subject: Subject, around: Around) -> Choice:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain, cycle, takewhile
 from pathlib import Path
@@ -29,6 +29,7 @@ from roost.backends.deltas import Deltas
 from roost.backends.formats import Format, Formats
 from roost.backends.llama_places import remove_folder
 from roost.backends.scripted_states import ScriptedStates
+from roost.backends.scripted_vectors import tokens_of, vector
 from roost.core.events import (
     Delta,
     Failed,
@@ -56,6 +57,7 @@ MARK = "@script "
 CLAIMS = Capabilities(
     chat=True,
     completion=True,
+    embeddings=True,
     streaming=True,
     concurrent_streams=True,
     cancel=True,
@@ -161,6 +163,7 @@ class ScriptedRuntime:
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Render and count; see `base.Runtime.prepare`."""
         self._check_alive()
+        checks.check_mode(self._key.options, "generate")
         checks.check_request(request)
         await self._formats.of(request)
         tokens, ending = _tokens(request)
@@ -179,6 +182,7 @@ class ScriptedRuntime:
         """Run a prepared request; see `base.Runtime.open`. A slot in use is the caller's defect."""
         self._check_alive()
         options = self._key.options
+        checks.check_mode(options, "generate")
         checks.check_run(prepared, use, slots=options.slots, ctx=self._ctx, vocab_size=VOCAB_SIZE)
         held_to = await self._formats.of(prepared.request)
         if use.slot in self.busy:
@@ -195,6 +199,21 @@ class ScriptedRuntime:
             if not run.over:
                 await self._release(run.script.release_ms / 1000)
             self.busy.discard(use.slot)
+
+    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the bytes of each text, a BOS before them; see `base.Embedder.tokenize`."""
+        self._check_alive()
+        checks.check_mode(self._key.options, "embed")
+        return tokens_of(texts, BOS, VOCAB_SIZE, self._ctx)
+
+    async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
+        """Make vectors that are near where texts have the same bytes; see `base.Embedder.embed`."""
+        self._check_alive()
+        checks.check_mode(self._key.options, "embed")
+        checks.check_inputs(batch, VOCAB_SIZE, self._ctx)
+        if not await self.pause(sum(map(len, batch)) * self._script.prefill_ms_per_token / 1000):
+            raise fail("runtime_died", "The runtime ended before the vectors were made.")
+        return tuple(map(vector, batch))
 
     async def telemetry(self) -> Telemetry:
         """Live sequences and the tokens that all slots hold."""

@@ -40,13 +40,14 @@ def own_options(settings: Settings) -> dict[str, RuntimeOptions]:
 
 
 def _options(values: dict[str, Value]) -> RuntimeOptions:
-    numbers = {
-        name: int(cast("int", values[name])) for name in ("ctx", "slots", "batch", "threads")
-    }
+    ctx, slots, batch, threads = (
+        cast("int", values[name]) for name in ("ctx", "slots", "batch", "threads")
+    )
     device, dtype = (
         "" if values[name] == "auto" else cast("str", values[name]) for name in ("device", "dtype")
     )
-    return RuntimeOptions(**numbers, device=device, dtype=dtype, engine=_engine(values))
+    engine = _engine(values)
+    return RuntimeOptions(ctx, slots, batch, threads, engine, device=device, dtype=dtype)
 
 
 def _engine(values: dict[str, Value]) -> Engine:

@@ -10,6 +10,10 @@ from roost.core.kv import CacheType
 
 Flash: TypeAlias = Literal["auto", "on", "off"]
 MemoryMap: TypeAlias = Literal["auto", "on", "off"]
+Pooling: TypeAlias = Literal["", "mean", "cls", "last"]
+Mode: TypeAlias = Literal["generate", "embed"]
+"""What a runtime is for: it says texts, or it makes a vector of each that it is given."""
+
 CACHE_TYPES: tuple[CacheType, ...] = get_args(CacheType)
 
 
@@ -27,8 +31,9 @@ class Engine(msgspec.Struct, frozen=True, omit_defaults=True):
     `threads_batch` are for prefill, `ubatch` tokens of a step are computed at once; 0 is as for
     decode, and as many as a step has. `gpu_layers` and `main_gpu` are counted from 0, -1 is the
     engine's own choice. `step_budget_ms` is about how long a step of prefill may take; 0 is as long
-    as it takes. `projector` makes pictures readable; `adapters` are LoRA. `arguments` are
-    for a program, behind all others.
+    as it takes. `pooling` makes one vector of a text's many, "" as the model was trained to.
+    `projector` makes pictures readable; `adapters` are LoRA. `arguments` are for a program, behind
+    all others.
     """
 
     threads_batch: int = 0
@@ -42,6 +47,7 @@ class Engine(msgspec.Struct, frozen=True, omit_defaults=True):
     mmap: MemoryMap = "auto"
     mlock: bool = False
     step_budget_ms: int = 0
+    pooling: Pooling = ""
     projector: ExtraFile | None = None
     adapters: tuple[ExtraFile, ...] = ()
     arguments: tuple[str, ...] = ()

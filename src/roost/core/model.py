@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from roost.core.engine import Engine
+from roost.core.engine import Engine, Mode
 from roost.core.ids import ModelId
 from roost.core.kv import KvShape
 
@@ -77,7 +77,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
 
     `ctx` is tokens per slot, `batch` the most prompt tokens in one prefill step,
     `threads` 0 means the backend's own choice, as do `device` and `dtype` "". `engine` is for
-    backends that have such options.
+    backends that have such options. `mode` is what the runtime is for.
     """
 
     ctx: int = 4096
@@ -87,6 +87,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     engine: Engine = Engine()
     device: str = ""
     dtype: str = ""
+    mode: Mode = "generate"
 
 
 class RuntimeKey(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from roost.testing import answers, continuations, formats, lifetimes, refusals, states
+from roost.testing import answers, continuations, embeddings, formats, lifetimes, refusals, states
 from roost.testing.stand import Stand
 
 
@@ -30,6 +30,7 @@ EXACT = ("completion", "exact_token_count")
 CANCEL = ("completion", "cancel")
 STATE = ("completion", "state", "prefix_cache")
 TWO = ("completion", "concurrent_streams")
+VECTORS = ("embeddings",)
 JSON = ("completion", "json_schema")
 REPLAY = ("completion", "replay")
 CASES = (
@@ -87,6 +88,10 @@ CASES = (
     Case("formats do not disturb", 13, formats.formats_do_not_disturb, (*JSON, TWO[1])),
     Case("biases are followed", 13, formats.biases_are_followed, (*REPLAY, "logit_bias")),
     Case("what is not claimed is refused", 13, formats.unclaimed_is_refused),
+    Case("texts become vectors", 14, embeddings.texts_become_vectors, VECTORS),
+    Case("bad inputs are refused", 14, embeddings.bad_inputs_are_refused, VECTORS),
+    Case("modes are apart", 14, embeddings.modes_are_apart, (*VECTORS, "completion")),
+    Case("leaving leaves nothing", 14, embeddings.leaving_leaves_nothing, VECTORS),
     Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),
     Case("one BOS", 0, refusals.one_bos),
     Case("log probabilities add up", 0, answers.logprobs_add_up, ("completion", "logprobs")),
