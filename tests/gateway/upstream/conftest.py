@@ -126,6 +126,7 @@ class FakeServer:
     asked: list[Asked] = field(default_factory=list)
     connections: int = 0
     models: tuple[str, ...] | None = None
+    silent_lists: int = 0
     probes: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
@@ -180,6 +181,9 @@ class FakeServer:
     async def _reply(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.headers.get("x-request-id") == "probe":
             self.probes += 1
+            if self.silent_lists and "/v1/models " in asked.line:
+                self.silent_lists -= 1
+                raise ConnectionError
             if self.models is not None and "/v1/models " in asked.line:
                 writer.write(whole(listing(*self.models)))
                 return

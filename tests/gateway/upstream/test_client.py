@@ -118,7 +118,7 @@ async def test_a_probe_keeps_no_connection() -> None:
     await fake.start()
     server = Server(Target("s", "127.0.0.1", fake.port), ClientLimits())
     assert await probe(server, "", 2.0)
-    listed = await ask_models(server, 2.0)
+    listed = (await ask_models(server, 2.0)).listed
     assert listed is not None
     assert [one.id for one in listed] == ["m"]
     assert server.connections.take() is None

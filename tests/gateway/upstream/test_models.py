@@ -145,6 +145,14 @@ async def test_lists_are_read_again(eventually: Eventually) -> None:
         assert (await world.ask(asking("x"))).headers["x-roost-node"] == "s0"
 
 
+async def test_a_list_that_did_not_come_in_time_is_asked_for_again(eventually: Eventually) -> None:
+    """With the next probe, and not only when lists are read again anyway."""
+    one = FakeServer(models=("m",), silent_lists=2)
+    async with fleet(one, models_s=600) as world:
+        await eventually(lambda: world.view.servers[0].models == ("m",))
+    assert one.silent_lists == 0
+
+
 async def test_the_models_of_all_are_one_list(eventually: Eventually) -> None:
     """Healthy servers' lists are merged; a single server's reply passes unchanged."""
     one, other, silent = FakeServer(models=("a", "b")), FakeServer(models=("b", "c")), FakeServer()

@@ -97,10 +97,20 @@ async def probe(server: Server, path: str, timeout_s: float) -> bool:
     return 200 <= status < 300 or status in _GUARDED
 
 
-async def ask_models(server: Server, timeout_s: float) -> tuple[Listed, ...] | None:
-    """Ask a server for its models; None where it does not tell, in time or at all."""
+class Told(msgspec.Struct, frozen=True):
+    """What a server says of its models: `listed` is None where it does not tell.
+
+    `answered` is whether it said anything at all in time.
+    """
+
+    listed: tuple[Listed, ...] | None
+    answered: bool
+
+
+async def ask_models(server: Server, timeout_s: float) -> Told:
+    """Ask a server for its models."""
     status, body = await _ask(server, MODELS, timeout_s, LIST_MAX_BYTES)
-    return read_list(body) if status == 200 else None
+    return Told(read_list(body) if status == 200 else None, status != LOST)
 
 
 async def keep_probing(proxy: Proxy, server: Server, pace: ProbePace) -> None:
@@ -113,8 +123,10 @@ async def keep_probing(proxy: Proxy, server: Server, pace: ProbePace) -> None:
         ok = await probe(server, pace.path, pace.probe_s)
         if ok and (not was_ok or started - listed_s >= pace.models_s):
             # Before it gets its first request: it may have come back with another model.
-            listed_s = started
-            proxy.on_listed(server, await ask_models(server, pace.probe_s))
+            told = await ask_models(server, pace.probe_s)
+            # A server that is only slow now is asked again with the next probe.
+            listed_s = started if told.answered else -pace.models_s
+            proxy.on_listed(server, told.listed)
         proxy.on_probed(server, started, ok=ok)
         await _rest(server, pace.probe_s, suspicious=ok)
 
