@@ -107,7 +107,27 @@ def test_the_folder_is_private_and_of_one_process(tmp_path: Path) -> None:
     assert again == folder
 
 
-@settings(max_examples=60, deadline=None)
+def test_folders_of_nodes_that_are_gone_age_as_well(tmp_path: Path) -> None:
+    """What is too old there goes with the next start of any node; what somebody holds is his."""
+    home = Home.open(tmp_path)
+    gone, let_go = shelved.hold(home, NodeId("node-aaaaaaaaaaaa"))
+    kept, held = shelved.hold(home, NodeId("node-bbbbbbbbbbbb"))
+    for folder in (gone, kept):
+        put(folder, 1, 1000)
+        put(folder, 2, 1400)
+        put(folder, 3, 1400)
+        shelved.quarantine(folder, "s3")
+    let_go.close()
+    shelved.sweep(home, NOW, 300.0)
+    assert sorted(path.name for path in gone.glob("s*")) == ["s2.json", "s2.state"]
+    assert len(list(kept.glob("s*"))) == 4
+    held.close()
+    shelved.sweep(home, 2**40, 300.0)
+    assert not list((tmp_path / "runtime-state").rglob("s*.*"))
+    shelved.sweep(Home.open(tmp_path / "new"), NOW, 300.0)
+
+
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_a_crash_at_any_byte_leaves_whole_states_alone(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -14,7 +14,7 @@ from roost.core.ids import ModelId, TenantId
 from roost.errors import RoostError, fail
 from roost.node.parked import Kept
 from roost.observe import logs
-from roost.store.shelved import Found, hold, reconcile
+from roost.store.shelved import Found, hold, reconcile, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +43,7 @@ def lasting_states(home: Home, node: NodeId, settings: Settings) -> Iterator[Las
 
     Raises `storage_error` where they have to be on disk and cannot be; with `auto`, that is told.
     """
+    sweep(home, int(time.time()), settings.sessions_idle_s)
     match settings.sessions_persistence:
         case "ephemeral":
             yield Lasting("ephemeral")

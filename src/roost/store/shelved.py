@@ -12,7 +12,9 @@ and told. There is a limit to that as well: of more than `QUARANTINE_MAX` the ol
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import time
 from pathlib import Path
 
 import msgspec
@@ -26,6 +28,8 @@ from roost.store.states import Label
 
 QUARANTINE_MAX = 16
 """Of all the files that are aside; a payload and its label are two."""
+TRIES = 6
+BETWEEN_S = 0.05
 _NAME = re.compile(r"s[0-9]{1,18}")
 _ASIDE = "quarantine"
 
@@ -50,11 +54,28 @@ def hold(home: Home, node: NodeId) -> tuple[Path, Held]:
         for part in (home.root / "runtime-state", folder.parent, folder):
             part.mkdir(mode=0o700, exist_ok=True)
             part.chmod(0o700)
-        descriptor = lock_now(folder / ".lock")
+        descriptor = _locked(folder)
     if descriptor is None:
         message = "Another process keeps its conversations in this node's folder. Stop that first."
         raise fail("storage_error", message)
     return folder, Held(descriptor)
+
+
+def sweep(home: Home, now_unix_s: int, ttl_s: float) -> None:
+    """Let go of what is too old in the folders of nodes that do not run now.
+
+    Such a node may never come back, or its states may not outlive it any more.
+    """
+    root = home.root / "runtime-state" / "v1"
+    for lock in sorted(root.glob("*/.lock")):
+        with contextlib.suppress(OSError, RoostError):
+            descriptor = lock_now(lock)
+            if descriptor is None:
+                continue
+            try:
+                reconcile(lock.parent, now_unix_s, ttl_s)
+            finally:
+                os.close(descriptor)
 
 
 def reconcile(folder: Path, now_unix_s: int, ttl_s: float) -> Found:
@@ -78,6 +99,7 @@ def reconcile(folder: Path, now_unix_s: int, ttl_s: float) -> Found:
         else:
             found.append(label)
     leftovers = _clear(folder, {f"s{label.session}" for label in found})
+    _age(folder / _ASIDE, now_unix_s - ttl_s)
     found.sort(key=lambda label: (label.saved_unix_s, label.session))
     return Found(tuple(found), expired, quarantined, leftovers)
 
@@ -97,6 +119,24 @@ def quarantine(folder: Path, name: str) -> None:
         kept = sorted(aside.iterdir(), key=lambda path: path.lstat().st_mtime_ns)
         for path in kept[:-QUARANTINE_MAX]:
             path.unlink()
+
+
+def _locked(folder: Path) -> int | None:
+    """Take a folder's lock; whoever sweeps it has it for some milliseconds."""
+    for _ in range(TRIES):
+        descriptor = lock_now(folder / ".lock")
+        if descriptor is not None:
+            return descriptor
+        time.sleep(BETWEEN_S)
+    return None
+
+
+def _age(aside: Path, before_unix_s: float) -> None:
+    """What was put aside is somebody's words as well, and goes when they would have gone."""
+    with contextlib.suppress(OSError):
+        for path in list(aside.iterdir()):
+            if path.lstat().st_mtime < before_unix_s:
+                path.unlink()
 
 
 def _readable(folder: Path, name: str) -> Label | None:
