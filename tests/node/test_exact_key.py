@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.backends.base import StartSettings
+from roost.core.engine import Engine
 from roost.core.ids import ModelId, NodeId
 from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Manifest, ModelFile, RuntimeOptions, Widths
@@ -29,6 +30,7 @@ from tests.node.kit import FIRST, MODEL, SETTINGS, Node, offer
 from tests.node.test_shelf import Always, Recording
 
 OPTIONS = RuntimeOptions(ctx=1024, slots=2, batch=128, threads=3)
+ENGINE = "llama_server"
 MANIFEST = Manifest(
     ModelId("m"),
     "/models/m.gguf",
@@ -74,6 +76,8 @@ def _other(value: object) -> object:
             return not value
         case int() | float():
             return value + 1
+        case "f16":
+            return "q8_0"
         case str():
             return value + "x"
         case tuple() if not value or isinstance(value[0], str):
@@ -86,20 +90,32 @@ def _other(value: object) -> object:
 
 
 def _changed(struct: msgspec.Struct) -> Iterator[tuple[str, msgspec.Struct]]:
-    """Every field by itself, changed."""
+    """Every field by itself, changed; a field that holds options of its own, by each of those."""
     for name in struct.__struct_fields__:
-        yield name, msgspec.structs.replace(struct, **{name: _other(getattr(struct, name))})
+        value = getattr(struct, name)
+        if isinstance(value, Engine):
+            for inner, other in _changed(value):
+                yield f"{name}.{inner}", msgspec.structs.replace(struct, **{name: other})
+        else:
+            yield name, msgspec.structs.replace(struct, **{name: _other(value)})
 
 
 def test_every_option_that_takes_effect_is_in_the_key() -> None:
     """Also those that do not exist yet: fields are found, not listed."""
-    keys = {_offer().key}
+    keys = {_offer(backend=ENGINE).key}
     for name, options in _changed(OPTIONS):
         assert isinstance(options, RuntimeOptions)
-        key = _offer(options=options).key
+        key = _offer(options=options, backend=ENGINE).key
         assert key not in keys, f"{name} is not in the key"
         keys.add(key)
     assert _offer(backend="other").key not in keys
+
+
+def test_an_option_that_takes_no_effect_is_not_in_the_key() -> None:
+    """What only llama.cpp may be told loads nothing of another backend again."""
+    told = msgspec.structs.replace(OPTIONS, engine=Engine(mlock=True))
+    assert _offer(options=told).key == _offer().key
+    assert _offer(options=told, backend=ENGINE).key != _offer(backend=ENGINE).key
 
 
 def test_of_a_manifest_all_that_was_read_is_in_the_key_and_nothing_of_its_place() -> None:

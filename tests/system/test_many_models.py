@@ -20,11 +20,11 @@ from tests.gemma3 import gemma3_path
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, fetch, gone, wait
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 Client = Callable[[str], OpenAI]
 CHATS, COMPLETES, THIRD = "smollm2-135m-instruct", "gemma-3-270m", "third"
 CALLERS = 100
-QUEUE = ("--queue-length", str(CALLERS + 10), "--queue-wait-s", "60")
+QUEUE = ("--queue-length", str(CALLERS + 10), "--queue-wait-s", "150")
 ENDLESS = {"ignore_eos": True}
 SMALL = ("--slots", "2", "--ctx", "512", "--sessions-ram-bytes", "0")
 
@@ -52,7 +52,7 @@ def serving(models: Path, *arguments: str) -> Iterator[Roost]:
 
 def patient(client: OpenAI) -> OpenAI:
     """Let this client wait for loads on a machine that is busy."""
-    return client.with_options(timeout=120)
+    return client.with_options(timeout=200)
 
 
 def programs(roost: Roost) -> list[psutil.Process]:
@@ -102,7 +102,7 @@ def test_a_hundred_cold_callers_make_one_load_and_another_model_does_not_wait(
         assert complete(client)
         assert not any(one.done() for one in asked)
         held.send_signal(signal.SIGCONT)
-        assert len({one.result(120) for one in asked}) == CALLERS
+        assert len({one.result(200) for one in asked}) == CALLERS
         with pytest.raises(BadRequestError, match="template"):
             chat(client, COMPLETES)
         loads = [count(roost, "runtime_loading", model) for model in (CHATS, COMPLETES)]
