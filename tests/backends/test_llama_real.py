@@ -16,7 +16,14 @@ from roost.core.engine import Engine, ExtraFile
 from roost.core.events import Delta, Finished, Started
 from roost.core.kv import KvPlan, cost_of
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
-from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling, TextPrompt
+from roost.core.request import (
+    ChatPrompt,
+    GenerateRequest,
+    Message,
+    Sampling,
+    TextPrompt,
+    TokensPrompt,
+)
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import kill_server, settings_in
@@ -167,3 +174,32 @@ async def test_options_take_effect(smollm2: Manifest, tmp_path: Path) -> None:
         assert caught.value.failure.reason == "load_failed"
         assert str(tmp_path) not in caught.value.failure.message
     assert children() == []
+
+
+async def test_contexts_share_weights_and_trim_their_own_past(
+    smollm2: Manifest, tmp_path: Path
+) -> None:
+    """Two conversations in one process: each keeps what its next prompt begins with."""
+    runtime = await start(smollm2, tmp_path)
+
+    async def cached(tokens: tuple[int, ...], slot: int) -> int:
+        request = GenerateRequest(smollm2.id, TokensPrompt(tokens), 1)
+        prepared = await runtime.prepare(request)
+        async with runtime.open(prepared, SlotUse(slot, reuse=True)) as events:
+            seen = [event async for event in events]
+        assert isinstance(seen[0], Started)
+        return seen[0].cached_tokens
+
+    try:
+        one = tuple(range(1000, 1120))
+        other = tuple(range(2000, 2090))
+        assert await cached(one, 0) == 0
+        assert await cached(other, 1) == 0
+        # What differs is cut off, and the neighbour's past is another one's.
+        assert await cached((*one[:70], *range(3000, 3040)), 0) == 70
+        assert await cached((*other, 3000), 1) == len(other)
+        assert await cached(one, 0) == 70
+        # One process, so one model in memory.
+        assert len(psutil.Process(runtime.pid).children(recursive=True)) == 1
+    finally:
+        await runtime.stop(5.0)
