@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from roost.core.ids import ModelId
-from roost.core.request import ChatPrompt, GenerateRequest
+from roost.core.request import ChatPrompt, GenerateRequest, Grammar
 from roost.dialects import fields
 from roost.dialects import openai_options as shared
 from roost.dialects.json_body import JsonObject, parse_object
-from roost.dialects.openai_formats import read_format
+from roost.dialects.openai_formats import read_constraint
 from roost.dialects.openai_messages import goes_on, read_messages
 from roost.dialects.openai_tools import read_offer
 from roost.errors import fail
@@ -17,6 +17,7 @@ _KNOWN = shared.SHARED_FIELDS | {
     "max_completion_tokens",
     "top_logprobs",
     "response_format",
+    "grammar",
     "tools",
     "tool_choice",
     "parallel_tool_calls",
@@ -38,10 +39,11 @@ def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
     messages, ignored = read_messages(sent)
     thinking, effort = _thinking(sent, ignored)
     offer = read_offer(sent, ignored.add)
-    constraint = read_format(sent)
+    constraint = read_constraint(sent)
     if constraint is not None and offer is not None and offer.mode != "none":
-        message = "'response_format' holds the whole answer to JSON, so it cannot call 'tools'."
-        raise fail("unsupported", message, param="response_format")
+        name = "grammar" if isinstance(constraint, Grammar) else "response_format"
+        message = f"'{name}' holds the whole answer, so it cannot call 'tools'."
+        raise fail("unsupported", message, param=name)
     top_logprobs = _top_logprobs(sent)
     request = GenerateRequest(
         model=ModelId(model or ""),

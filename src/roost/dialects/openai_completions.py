@@ -12,12 +12,15 @@ from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
 from roost.dialects import fields
 from roost.dialects import openai_options as shared
 from roost.dialects.json_body import JsonObject, parse_object
+from roost.dialects.openai_formats import read_constraint
 from roost.errors import RoostError, fail
 
 TOKEN_ID_MAX = 2**31 - 1
 """What every engine can hold; whether the model has this token is checked where the model is."""
 
-_KNOWN = shared.SHARED_FIELDS | {"prompt", "best_of", "echo", "suffix"}
+_KNOWN = shared.SHARED_FIELDS | {
+    *("prompt", "best_of", "echo", "suffix", "response_format", "grammar")
+}
 
 
 def read_completion(body: bytes, *, strict: bool = False) -> shared.Translated:
@@ -40,6 +43,7 @@ def read_completion(body: bytes, *, strict: bool = False) -> shared.Translated:
         sampling=shared.read_sampling(sent),
         top_logprobs=top_logprobs,
         ignore_eos=fields.flag(sent, "ignore_eos") or False,
+        constraint=read_constraint(sent),
     )
     found = shared.translated(sent, request, shared.unknown_names(sent, _KNOWN), strict=strict)
     return _of_all(found, prompts, echo=_read_echo(sent, request, prompts))

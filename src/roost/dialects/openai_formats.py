@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.core.request import Constraint, JsonAny, JsonSchema, Offer
+from roost.core.request import Constraint, Grammar, JsonAny, JsonSchema, Offer
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject
 from roost.errors import fail
 
 _encode = msgspec.json.Encoder().encode
+
+
+def read_constraint(body: JsonObject) -> Constraint | None:
+    """Read `response_format`, or `grammar` as llama.cpp names it; None for neither.
+
+    Raises `bad_request`, also for both at once.
+    """
+    found = read_format(body)
+    text = fields.text(body, "grammar")
+    if not text:
+        return found
+    if found is not None:
+        message = "'grammar' and 'response_format' both hold the answer; send one of them."
+        raise fail("bad_request", message, param="grammar")
+    return Grammar(text)
 
 
 def read_format(body: JsonObject) -> Constraint | None:
