@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roost.backends.base import SlotUse
-from roost.core.events import Delta
+from roost.backends.base import Prepared, SlotUse
+from roost.core.events import Delta, Finished, Usage
 from roost.core.ids import ModelId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure
 from roost.node.effects import Load, Prepare, Run, Stop, Unload
@@ -54,6 +54,23 @@ def test_a_first_request_loads_prepares_runs_and_is_released() -> None:
     assert not node.is_at_rest()
     assert node.closed(1) == sent(Released(one, "done"))
     assert node.is_at_rest()
+
+
+def test_a_prompt_that_is_only_counted_takes_no_slot() -> None:
+    """Its end comes as soon as it is prepared, and the slot beside it is free as before."""
+    node = Node(SETTINGS, offer(slots=2))
+    node.open(1)
+    node.loaded()
+    node.prepared(1)
+    asked = msgspec.structs.replace(request(), counts=True)
+    message = msgspec.structs.replace(open_message(2), request=asked)
+    two = StreamId(2)
+    assert prepares(node.take(node.agent.on_message(LINK, message, node.now))) == [key(2)]
+    told = node.take(node.agent.on_prepared(key(2), Prepared(asked, (1, 2, 3, 4), 0), node.now))
+    end = Finished("stop", Usage(4, 4))
+    assert told == sent(Events(two, 0, (end,)), Released(two, "waiting"))
+    node.open(3)
+    assert [type(effect) for effect in node.prepared(3)] == [Run]
 
 
 def test_a_ready_model_is_not_announced() -> None:

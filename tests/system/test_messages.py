@@ -14,6 +14,7 @@ from anthropic.types import MessageParam, TextBlock, ThinkingBlock, ToolParam, T
 
 from tests.dialects.test_anthropic_request import RECORDED
 from tests.system.conftest import MODEL, Start
+from tests.system.processes import fetch
 
 Client = Callable[[str], Anthropic]
 SCRIPTED = ("serve", "--port", "0", "--backend", "scripted", "--ctx", "32768")
@@ -90,6 +91,26 @@ def test_the_official_client_talks_and_calls_tools(start: Start, anthropic: Clie
     assert cut.stop_reason == "max_tokens"
 
 
+def test_a_count_is_that_of_the_real_call(start: Start, anthropic: Client) -> None:
+    """The sum of the call's three fields, with tools and system, at any length, and in no slot."""
+    url = start(*SCRIPTED, "--slots", "1").url()
+    client = anthropic(url)
+    messages = [scripted("Hello.")]
+    counted = client.messages.count_tokens(
+        model=MODEL, messages=messages, tools=[TOOL], system="Be brief."
+    )
+    for _ in range(2):
+        usage = client.messages.create(
+            model=MODEL, max_tokens=9, messages=messages, tools=[TOOL], system="Be brief."
+        ).usage
+        cached = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+        assert usage.input_tokens + cached == counted.input_tokens
+    long: MessageParam = {"role": "user", "content": "word " * 40_000}
+    assert client.messages.count_tokens(model=MODEL, messages=[long]).input_tokens > 32_768
+    slots = json.loads(fetch(url, "/roost/v1/fleet"))["nodes"][0]["runtimes"][0]["slots"]
+    assert slots[0]["tokens"] < 1000
+
+
 def test_failures_are_those_of_the_api(start: Start, anthropic: Client) -> None:
     """Status, type and words of each mistake arrive as the client's own exceptions."""
     url = start(*SCRIPTED, "--ctx", "200").url()
@@ -122,15 +143,15 @@ def test_what_agents_send_is_answered(start: Start) -> None:
     assert probe.status in range(200, 300)
     probe.read()
     for sent in RECORDED:
-        if "count_tokens" in sent["target"]:
-            continue
         body = {**sent["body"], "model": MODEL}
         headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
         connection.request("POST", sent["target"], json.dumps(body), headers)
         reply = connection.getresponse()
         raw = reply.read().decode()
         assert reply.status == 200, raw
-        if body.get("stream"):
+        if "count_tokens" in sent["target"]:
+            assert json.loads(raw)["input_tokens"] > 0
+        elif body.get("stream"):
             assert raw.startswith("event: message_start\n")
             assert raw.endswith('event: message_stop\ndata: {"type":"message_stop"}\n\n')
         else:

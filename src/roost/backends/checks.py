@@ -171,9 +171,11 @@ def check_tokens(tokens: Sequence[int], vocab_size: int) -> None:
 def limit_of(request: GenerateRequest, prompt_tokens: int, ctx: int) -> int:
     """Say how many tokens may be generated; raises `context_length_exceeded` where not even one.
 
-    `prompt_tokens` includes those that a continued answer has already; such an answer may turn out
-    to be complete, and then it is 0.
+    A prompt that is only counted may have any length. `prompt_tokens` includes those that a
+    continued answer has already; such an answer may turn out to be complete, and then it is 0.
     """
+    if request.counts:
+        return 0
     room, said = ctx - prompt_tokens, len(request.said)
     if room < (0 if said else 1):
         raise too_long(request, prompt_tokens, ctx)

@@ -155,6 +155,8 @@ class GenerateRequest(msgspec.Struct, frozen=True):
     `continuation` too, though to the runtime they are prompt.
     `constraint` is what every answer that ends by itself is held to; one that is cut off by its
     limit is the beginning of such a text.
+    One that `counts` wants to know how long its prompt is, and nothing else: nothing is computed,
+    and its end, which comes at once, says of the whole prompt that it needs no prefill.
     """
 
     model: ModelId
@@ -167,6 +169,7 @@ class GenerateRequest(msgspec.Struct, frozen=True):
     return_tokens: bool = False
     continuation: Continuation | None = None
     constraint: Constraint | None = None
+    counts: bool = False
 
     @property
     def said(self) -> tuple[int, ...]:

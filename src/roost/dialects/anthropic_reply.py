@@ -214,6 +214,24 @@ class MessageBody:
         )
 
 
+class CountBody:
+    """Tells how long a prompt is; `choice` makes no difference to that."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+
+    def event(self, event: StreamEvent) -> bytes:
+        """Take an event; return the JSON body at the end. Raises the failure that ended it."""
+        if isinstance(event, Failed):
+            raise RoostError(event.failure)
+        if not isinstance(event, Finished):
+            return b""
+        return b'{"input_tokens":%d}' % event.usage.prompt_tokens
+
+    def roost_extra(self, facts: Mapping[str, Fact]) -> None:
+        """Say nothing of it: a count is the same wherever it is made."""
+
+
 def content_json(pieces: Iterable[Piece], *, thoughts: bool) -> bytes:
     """Encode the blocks of an answer; neighbouring pieces of one kind are one block."""
     blocks: list[tuple[_Kind, list[str], CallBegin | None]] = []

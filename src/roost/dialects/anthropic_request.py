@@ -79,6 +79,15 @@ def read_message(body: bytes, *, strict: bool = False) -> shared.Translated:
     )
 
 
+def read_count(body: bytes, *, strict: bool = False) -> shared.Translated:
+    """Translate a request to be counted: the same in every field, and nothing is generated."""
+    found = read_message(body, strict=strict)
+    # To a node that knows no counting it is the cheapest answer there is, and its usage the count.
+    request = msgspec.structs.replace(found.request, counts=True, max_tokens=1)
+    options = msgspec.structs.replace(found.options, stream=False)
+    return msgspec.structs.replace(found, request=request, options=options)
+
+
 def read_thinking(sent: JsonObject) -> bool:
     """Whether the model shall think, and its thoughts be told: not unless that is asked for."""
     kind = fields.mapping(sent, "thinking").get("type", "disabled")

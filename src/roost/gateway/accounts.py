@@ -15,7 +15,8 @@ def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
     outcome = str(turn.relay.outcome)
     metrics("roost_requests_total", outcome, turn.dialect).inc()
     spent = turn.spent
-    metrics("roost_cached_prompt_tokens_total").inc(spent.cached_tokens)
+    if not turn.request.counts:
+        metrics("roost_cached_prompt_tokens_total").inc(spent.cached_tokens)
     metrics("roost_prefill_tokens_total").inc(max(0, spent.prompt_tokens - spent.cached_tokens))
     metrics("roost_completion_tokens_total").inc(spent.completion_tokens)
     if turn.first_text_s is not None:

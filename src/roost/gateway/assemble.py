@@ -208,6 +208,7 @@ class Gateway:
         routes.add("POST", "/v1/chat/completions", self._generation.chat)
         routes.add("POST", "/v1/completions", self._generation.completions)
         routes.add("POST", MESSAGES, self._generation.messages)
+        routes.add("POST", f"{MESSAGES}/count_tokens", self._generation.count)
         routes.add("POST", RESPONSES, self._generation.responses)
         self._responses.add_to(routes)
         return routes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from roost.dialects import anthropic_reply, responses_reply
-from roost.dialects.anthropic_reply import MessageBody, MessageStream
+from roost.dialects.anthropic_reply import CountBody, MessageBody, MessageStream
 from roost.dialects.choice import Choice
 from roost.dialects.openai_chat_reply import ChatBody, ChatStream, chat_ends
 from roost.dialects.openai_completions_reply import (
@@ -37,6 +37,7 @@ COMPLETIONS = Dialect(
     "openai", "completions", "cmpl-", CompletionStream, CompletionBody, completion_ends
 )
 MESSAGES = Dialect("anthropic", "messages", anthropic_reply.ID_PREFIX, MessageStream, MessageBody)
+COUNT = Dialect("anthropic", "count_tokens", anthropic_reply.ID_PREFIX, MessageStream, CountBody)
 RESPONSES = Dialect(
     "responses", "responses", responses_reply.ID_PREFIX, ResponseStream, ResponseBody
 )

@@ -17,7 +17,7 @@ from roost.errors import Failure, RoostError
 from roost.fleet.relay import RelaySettings
 from roost.gateway.asked import CONTEXT_HEADER, KEY_HEADER, asked_trimming
 from roost.gateway.choices import Choices, check_alone, echoed
-from roost.gateway.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
+from roost.gateway.dialects import CHAT, COMPLETIONS, COUNT, MESSAGES, RESPONSES, Dialect
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.identity import talk_of
 from roost.gateway.lifelines import Held
@@ -95,6 +95,10 @@ class Generation:
     def messages(self, call: Call) -> None:
         """POST /v1/messages."""
         self._begin(call, MESSAGES)
+
+    def count(self, call: Call) -> None:
+        """POST /v1/messages/count_tokens."""
+        self._begin(call, COUNT)
 
     def responses(self, call: Call) -> None:
         """POST /v1/responses."""

@@ -12,7 +12,7 @@ import msgspec
 
 from roost.core.ids import ModelId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Prompt, TextPrompt, TokensPrompt
-from roost.dialects.anthropic_request import read_message
+from roost.dialects.anthropic_request import read_count, read_message
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_options import ReplyOptions, Translated
@@ -21,7 +21,7 @@ from roost.errors import Failure, RoostError, fail
 from roost.fleet.affinity import chain, spoken
 from roost.gateway.asked import Twins, twins
 
-Api: TypeAlias = Literal["chat", "completions", "messages", "responses"]
+Api: TypeAlias = Literal["chat", "completions", "messages", "count_tokens", "responses"]
 
 
 class Reader(Protocol):
@@ -36,6 +36,7 @@ READERS: dict[Api, Reader] = {
     "chat": read_chat,
     "completions": read_completion,
     "messages": read_message,
+    "count_tokens": read_count,
     "responses": read_response,
 }
 
@@ -99,10 +100,14 @@ def parse(job: Job) -> Outcome:
         request = _with_model(sent.request, job)
     except RoostError as error:
         return Unreadable(error.failure)
+    prompt = measured(request.prompt, job.tenant, request.model)
+    if request.counts:
+        # Nothing of it will be in any KV cache: nobody is to look for it there, now or later.
+        prompt = msgspec.structs.replace(prompt, chain=())
     return Parsed(
         request=request,
         options=sent.options,
-        prompt=measured(request.prompt, job.tenant, request.model),
+        prompt=prompt,
         ignored=sent.ignored,
         twins=twins(sent.roost, sent.cache_key),
         fingerprint=fingerprint(job.api, job.body) if job.keyed else b"",

@@ -54,6 +54,7 @@ Step: TypeAlias = Literal[
     "loaded",
     "prepared",
     "unprepared",
+    "counted",
     "orphaned",
     "recalled",
     "seated",
@@ -69,6 +70,7 @@ MOVES: dict[tuple[Phase, Step], Phase] = {
     ("loading", "quit"): "gone",
     ("preparing", "prepared"): "seating",
     ("preparing", "unprepared"): "gone",
+    ("preparing", "counted"): "flushing",
     ("preparing", "orphaned"): "loading",
     ("preparing", "recalled"): "returning",
     ("preparing", "quit"): "leaving",
@@ -237,6 +239,11 @@ class Stream:
         if not self.has_spoken:
             return Refused(self.key.stream, failure)
         return self.outbox.on_event(Failed(failure, self.usage()))
+
+    def counted(self, tokens: int) -> Outflow:
+        """Its prompt has so many tokens, which is all that it wants to know."""
+        self.ended = True
+        return self.outbox.on_event(Finished("stop", Usage(tokens, tokens)))
 
     def cancel(self, now: float) -> None:
         """Nobody wants the answer any more."""

@@ -179,13 +179,17 @@ class Workshop:
     # Streams.
 
     def on_prepared(self, stream: Stream, prepared: Prepared, now: float) -> None:
-        """Rendered and tokenised: it needs a slot now."""
+        """Rendered and tokenised: it needs a slot now, unless it only wanted to be counted."""
         floor = self.floors.get(stream.runtime)
         most, count = stream.prompt_max, len(prepared.tokens)
         if most is not None and count > most:
             self.on_prepare_failed(stream, refusals.too_long(count, most), now)
             return
-        if not stream.move("prepared"):
+        if not stream.move("counted" if stream.request.counts else "prepared"):
+            return
+        if stream.request.counts:
+            self._desk.flow(stream, stream.counted(count))
+            self._leave(stream, now, is_stuck=False, is_dead=False)
             return
         assert floor is not None, "who prepares on a runtime that goes away is told to stop"
         stream.prepared = prepared
@@ -247,8 +251,7 @@ class Workshop:
             return
         if stream.phase not in ("running", "yielding", "leaving"):
             return
-        was_left = stream.ended or is_yielding
-        is_stuck = failure is not None and was_left and stream.use is not None
+        is_stuck = failure is not None and (stream.ended or is_yielding) and stream.use is not None
         self._desk.say_end(stream, failure or refusals.CUT_SHORT)
         stream.close()
         is_dead = failure is not None and refusals.is_death(failure)
