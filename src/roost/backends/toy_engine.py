@@ -10,6 +10,7 @@ and faults for those who test what becomes of everybody else.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import random
@@ -147,6 +148,7 @@ class ToyEngine:
     def _fail(self, number: int) -> None:
         model = self._model
         if number == model.stuck_after:
+            logging.getLogger(__name__).warning("stuck, as the model says")
             time.sleep(FOREVER_S)
         if number == model.crash_after:
             os.abort()
