@@ -13,12 +13,15 @@ from roost.backends.registry import make
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.store.home import Home
 from roost.store.models import ModelStore
-from roost.testing.conformance import Subject, examine, failed, table
+from roost.testing.conformance import CASES, Subject, examine, failed, table
 from tests.backends.subjects import kill_server, settings_in
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
+PARTS = 5
+"""On a busy machine all cases together take longer than any one test may."""
+
 NAME = "smollm2-135m-instruct-safetensors"
 
 
@@ -65,15 +68,17 @@ def test_a_conversion_is_made_once(home: Path, folder: Manifest) -> None:
     config.write_text(config.read_text()[:-1])
 
 
-async def test_every_promise_is_kept(folder: Manifest, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_every_promise_is_kept(part: int, folder: Manifest, tmp_path: Path) -> None:
     """On the processor, in the model's own numbers, with one thread: others may be busy too."""
     options = RuntimeOptions(ctx=512, slots=2, batch=128, threads=1, device="cpu")
     key = RuntimeKey("transformers", folder.id, folder.digest, options)
     settings = settings_in(tmp_path)
     backend = make("transformers")
-    results = await examine(
-        Subject(backend, key, folder, settings, kill_server, patience_s=30, case_timeout_s=300)
+    subject = Subject(
+        backend, key, folder, settings, kill_server, patience_s=30, case_timeout_s=300
     )
+    results = await examine(subject, CASES[part::PARTS])
     assert failed(results) == [], table(results)
     assert {one.status for one in results} <= {"kept", "not claimed", "not applicable"}
 
