@@ -206,6 +206,9 @@ def test_a_load_that_waits_for_room_is_given_up_for_an_unload() -> None:
     node.open(2, model=OTHER)
     waiting = order(node, "unload", OTHER, wait_s=1.0)
     assert not seen(node, waiting).is_over
+    node.tick(1.0)
+    assert reason(node, waiting) == "model_in_use"
+    assert (node.agent.next_tick() or 0.0) > node.now
 
 
 def test_a_load_of_what_is_on_its_way_out_follows_it() -> None:

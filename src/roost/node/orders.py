@@ -28,6 +28,7 @@ VIEWS_MAX = 32
 """Orders that are told of, ended ones included; the oldest ended one goes first."""
 FULL = Failure("node_busy", "too many orders are under way on this node", retry_after_s=1)
 CALLED_OFF = Failure("load_failed", "the load was called off before it had ended")
+AWAITED = Failure("model_in_use", "requests wait for the model to be loaded")
 PINNED = Failure(
     "model_in_use", "the model is pinned: unpin it first, or unload it with force, which ends both"
 )
@@ -139,7 +140,9 @@ class Orders:
         if one.leaving is not None:
             return lane is None or lane.runtime != one.leaving
         if lane is None or lane.runtime is None:
-            return workshop.residency.forgo(order.model)
+            if workshop.residency.forgo(order.model):
+                return True
+            return AWAITED if now >= one.until_s else False
         if lane.state == "stopping":
             one.leaving = lane.runtime
             return False
