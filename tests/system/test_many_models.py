@@ -20,7 +20,7 @@ from tests.gemma3 import gemma3_path
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, fetch, gone, wait
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(240)]
 Client = Callable[[str], OpenAI]
 CHATS, COMPLETES, THIRD = "smollm2-135m-instruct", "gemma-3-270m", "third"
 CALLERS = 100

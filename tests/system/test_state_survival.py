@@ -86,6 +86,7 @@ def test_what_was_put_aside_outlives_a_kill(start: Start, home: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.engine
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_real_model_goes_on_after_a_kill(tmp_path: Path) -> None:
     """Save, kill, restore with a real model: nearly nothing is computed again."""
