@@ -33,6 +33,14 @@ def test_it_names_url_models_and_a_chat_that_works() -> None:
     assert "api_key=none" in text
 
 
+def test_the_command_is_what_the_shell_knows_it_by() -> None:
+    """Without an activated environment the command is a path, in every line that has it."""
+    path = ".venv/bin/roost"
+    text = banner(URL, [_model("chatty", "x")], keys_exist=False, roost=path)
+    assert f"\n  {path} chat\n" in text
+    assert f": {path} pull " in banner(URL, [], keys_exist=False, roost=path)
+
+
 def test_a_base_model_gets_a_completion() -> None:
     """A model without a template is never offered a chat."""
     text = banner(URL, [_model("base", None)], keys_exist=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from roost.cli.gateway_parts import (
@@ -9,6 +11,7 @@ from roost.cli.gateway_parts import (
     gateway_settings,
     kept,
     limits,
+    said_where,
     upstream_settings,
 )
 from roost.config import Machine, Settings, load
@@ -88,3 +91,17 @@ def test_placement_is_a_setting_of_the_fleet() -> None:
     """One load at a time unless told otherwise, and nothing is kept."""
     fleet = gateway_settings(settings(), Life("gateway-0", 1)).fleet
     assert (fleet.replicas, fleet.keep) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("", "--host 127.0.0.1 --port 7878: cannot listen there (Address already in use): end"),
+        ("--worker-api 127.0.0.1:3001", "or give --worker-api another port."),
+    ],
+)
+def test_a_port_in_use_is_said_with_the_flag_that_changes_it(flag: str, words: str) -> None:
+    """What another program has is not taken; which flag to change is in the sentence."""
+    with pytest.raises(RoostError) as caught, said_where(settings(), flag):
+        raise OSError(errno.EADDRINUSE, "")
+    assert words in caught.value.failure.message

@@ -59,6 +59,14 @@ def test_an_unknown_verb_is_a_mistake_of_the_caller(capsys: pytest.CaptureFixtur
     assert "roost --help" in capsys.readouterr().err
 
 
+def test_what_is_missing_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name of what is missing ends one sentence, and the next says where to look."""
+    with pytest.raises(SystemExit) as ended:
+        main.run(["why"])
+    assert ended.value.code == 2
+    assert "are required: ID. See: roost why --help" in capsys.readouterr().err
+
+
 INTERRUPTED = """
 import sys
 from roost.cli import main

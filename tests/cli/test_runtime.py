@@ -36,7 +36,11 @@ ANSWERS: dict[str, object] = {
     "info": {"service": "roost", "backends": ["llama"], "limits": {"max_page_size": 100}},
     "capabilities": {"nodes": [promises_of(NODE)]},
     "memory": {"nodes": [memory_of(NODE, None)]},
-    "runtimes": {"runtimes": [{"node": "n1", "model": "tiny", "state": "ready", "kv_tokens": 7}]},
+    "runtimes": {
+        "runtimes": [
+            {"node": "n1", "model": "tiny", "state": "ready", "kv_tokens": 7, "load_s": 16.05356}
+        ]
+    },
     "observability": {"totals": {"started": 3}, "requests": []},
 }
 
@@ -49,7 +53,7 @@ class Gateway(BaseHTTPRequestHandler):
         odd = self.path.startswith("/odd/")
         found = None if odd else ANSWERS.get(self.path.rpartition("/")[2])
         body = msgspec.json.encode({"data": found} if found else {"data": 1})
-        self.send_response(200)
+        self.send_response(401 if self.path.startswith("/shut/") else 200)
         self.end_headers()
         self.wfile.write(body)
 
@@ -75,7 +79,7 @@ def url() -> Iterator[str]:
         ("info", ["service          roost", "backends         llama", "max_page_size 100"]),
         ("capabilities", ["n1 (alive)", "generation.chat                      supported"]),
         ("memory", ["n1: normal pressure, unknown memory", "2.0 MB in all, 1.0 MB free"]),
-        ("list", ["n1  tiny  -  ready  7  -  -"]),
+        ("list", ["n1  tiny  -  ready  7  16.054  -"]),
         ("requests", ["totals     started 3", "no request is known there"]),
     ],
 )
@@ -98,3 +102,11 @@ def test_an_answer_of_another_kind_is_said_to_be_one(
     # Under another base the handler knows no answer for what is asked.
     assert main.run(["runtime", "info", "--url", url + "/odd"]) == 1
     assert "is it of another version?" in capsys.readouterr().err
+
+
+def test_a_missing_key_is_said_with_where_to_put_it(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A header is of no use to who types a verb."""
+    assert main.run(["runtime", "info", "--url", url + "/shut"]) == 2
+    assert "Here that is ROOST_API_KEY or --api-key." in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -71,6 +72,9 @@ def test_a_key_is_shown_once_and_revoked(home: str, capsys: Capture) -> None:
     listed = capsys.readouterr().out
     assert made["id"] in listed
     assert made["key"] not in listed
+    created = store.list()[0].created_unix_s
+    assert datetime.fromtimestamp(created).astimezone().strftime("%Y-%m-%d %H:%M") in listed
+    assert str(created) not in listed
     assert main.run(["keys", "revoke", made["id"], "--home", home]) == 0
     assert store.check(made["key"]) is None
     assert main.run(["keys", "revoke", made["id"], "--home", home]) == 1

@@ -287,3 +287,19 @@ async def test_tls_is_verified(tmp_path: Path) -> None:
             with pytest.raises(RoostError) as caught:
                 await dial(msgspec.structs.replace(address, ca_file=ca_file))
             assert caught.value.failure.reason == reason
+
+
+async def test_a_gateway_without_tls_is_said_to_have_none() -> None:
+    """Who joins https:// where http:// is spoken learns which of the two to write."""
+
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(RoostError) as caught:
+            await dial(Address(f"https://127.0.0.1:{port}", TOKEN))
+    assert caught.value.failure.reason == "node_lost"
+    assert "plain HTTP with http://" in caught.value.failure.message

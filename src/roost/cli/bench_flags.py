@@ -77,7 +77,7 @@ def plan_of(parsed: Namespace, load: Open | Closed | Trace) -> Plan:
         if getattr(parsed, name) < 0:
             raise ValueError(f"--{name.replace('_', '-')} has to be 0 or more")
     if not parsed.model:
-        raise ValueError("--model has to name who is asked")
+        raise ValueError("--model has to name who is asked: GET /v1/models lists the names")
     work = Workload(
         tuple(parsed.model),
         _prompt(parsed),

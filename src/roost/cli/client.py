@@ -61,6 +61,8 @@ def ask(
         except msgspec.MsgspecError:
             raise fail(reason, f"{url} answers with what is no JSON: is it roost?") from None
     hint = " Leave out /v1." if urlsplit(url).path.rstrip("/").endswith("/v1") else ""
+    if status == 401:
+        hint += " Here that is ROOST_API_KEY or --api-key."
     raise fail(reason, f"{url} answers {status}: {in_one_line(_message(body))}{hint}")
 
 
@@ -137,7 +139,9 @@ def silent(url: str, error: Exception) -> RoostError:
         message = f"The certificate at {url} is not trusted here ({why}): see --ca-file."
         return fail("upstream_error", message)
     why = type(error).__name__
-    return fail("upstream_error", f"No gateway answers at {url} ({why}).")
+    return fail(
+        "upstream_error", f"No gateway answers at {url} ({why}): start one, or name it with --url."
+    )
 
 
 def _fetch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
@@ -127,7 +128,16 @@ def said_where(settings: Settings, flag: str = "") -> Iterator[None]:
     except OSError as error:
         where = flag or f"--host {settings.host} --port {settings.port}"
         why = os.strerror(error.errno) if error.errno else type(error).__name__
-        raise fail("storage_error", f"{where}: cannot listen there ({why}).") from None
+        raise fail(
+            "storage_error", f"{where}: cannot listen there ({why}){_instead(error, flag)}"
+        ) from None
+
+
+def _instead(error: OSError, flag: str) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return "."
+    other = f"give {flag.partition(' ')[0]} another port" if flag else "choose another --port"
+    return f": end what has that port, or {other}."
 
 
 def listener(settings: Settings) -> Listener:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -32,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         wrong = message.rpartition(" ")[2]
         near = difflib.get_close_matches(wrong.partition("=")[0], self._option_string_actions, 1)
         meant = f"; did you mean {near[0]}?" if near and "unrecognized" in message else ""
-        self.exit(2, f"{self.prog}: {message}{meant} See: {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {message}{meant}. See: {self.prog} --help\n")
 
 
 def parser(verb: str, description: str, settings: Iterable[str] = ()) -> Parser:
@@ -105,8 +108,20 @@ def print_records(records: Sequence[msgspec.Struct], *, as_json: bool) -> None:
         print_json(records)
         return
     for record in records:
-        fields = msgspec.structs.asdict(record).values()
-        print("  ".join("-" if value is None else str(value) for value in fields))
+        fields = msgspec.structs.asdict(record).items()
+        print("  ".join(_field(name, value) for name, value in fields))
+
+
+def _field(name: str, value: object) -> str:
+    if isinstance(value, int) and name.endswith("_unix_s"):
+        return datetime.fromtimestamp(value).astimezone().strftime("%Y-%m-%d %H:%M")
+    return "-" if value is None else str(value)
+
+
+def called() -> str:
+    """Return what to type for this command: its path where a shell does not find `roost`."""
+    by = sys.argv[0]
+    return shlex.quote(by) if Path(by).name == "roost" and not shutil.which("roost") else "roost"
 
 
 def report_revoked(what: str, name: str, *, found: bool) -> int:

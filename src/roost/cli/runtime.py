@@ -48,6 +48,8 @@ def _plain(value: object) -> str:
         return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
     if isinstance(value, list):
         return ", ".join(map(_plain, value)) or "none"
+    if isinstance(value, float):
+        return f"{value:.3f}"
     return "-" if value is None else str(value)
 
 

@@ -221,5 +221,6 @@ def _tell(served: Served) -> Held:
     url = served.gateway.front.url + served.settings.base_path
     stores = served.stores
     held = stores.home.record_instance(url, fingerprint=stores.fingerprint)
-    print(banner(url, served.models, keys_exist=stores.keys.any_keys()), flush=True)
+    keys, roost = stores.keys.any_keys(), options.called()
+    print(banner(url, served.models, keys_exist=keys, roost=roost), flush=True)
     return held

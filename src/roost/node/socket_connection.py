@@ -87,6 +87,9 @@ async def dial(address: Address) -> SocketConnection:
         raise _refusal(error.response.status_code) from None
     except ssl.SSLCertVerificationError as error:
         raise _untrusted(address, error) from None
+    except ssl.SSLError:
+        message = "No TLS comes about there: join a gateway that speaks plain HTTP with http://."
+        raise fail("node_lost", message) from None
     except (OSError, TimeoutError, WebSocketException) as error:
         raise fail("node_lost", f"No gateway answers there ({type(error).__name__}).") from None
     return SocketConnection(socket, address.message_max_bytes)
