@@ -112,6 +112,11 @@ def test_a_response_in_the_background_goes_on_by_itself(start: Start, openai: Cl
     assert _when(client, running.id, "cancelled").status == "cancelled"
     with pytest.raises(BadRequestError):
         client.responses.cancel(running.id)
+
+    for name in (_left_running(client, slow), queued.id):
+        client.responses.delete(name)
+        for address in ("", "?stream=true", "/input_items"):
+            assert _read(url, f"{name}{address}")[0] == 404, address
     with pytest.raises(APIStatusError):
         client.responses.create(model=MODEL, input="x", background=True, store=False)
 
@@ -158,14 +163,27 @@ def _when(client: OpenAI, name: str, status: str) -> Response:
     return found[0]
 
 
-def _numbers(url: str, name: str, after: str) -> Sequence[int]:
-    """Read a response's events to their end, and return their numbers."""
+def _left_running(client: OpenAI, said: str) -> str:
+    """Leave a response in the background that says this; what it was asked can be read."""
+    running = client.responses.create(model=MODEL, input=said, background=True)
+    assert client.responses.input_items.list(running.id).data
+    return running.id
+
+
+def _read(url: str, address: str) -> tuple[int, str]:
+    """Read what is told at a response's address."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=20)
-    connection.request("GET", f"/v1/responses/{name}?stream=true{after}")
+    connection.request("GET", f"/v1/responses/{address}")
     reply = connection.getresponse()
-    raw = reply.read().decode()
-    assert reply.status == 200, raw
+    status, raw = reply.status, reply.read().decode()
     connection.close()
+    return status, raw
+
+
+def _numbers(url: str, name: str, after: str) -> Sequence[int]:
+    """Read a response's events to their end, and return their numbers."""
+    status, raw = _read(url, f"{name}?stream=true{after}")
+    assert status == 200, raw
     lines = [line[6:] for line in raw.splitlines() if line.startswith("data: ")]
     return [json.loads(line)["sequence_number"] for line in lines]

@@ -82,6 +82,12 @@ class Reattach:
             self._count("events_gone")
             exchange.fail(Failure("events_gone", f"The first event kept is {log.first}.", "from"))
 
+    def forget(self, request: RequestId, tenant: TenantId) -> None:
+        """Nobody may come back to this stream any more: what it said is to be gone."""
+        if self._logs.find(request, tenant) is not None:
+            self._reels[request].close()
+            self._forget(request)
+
     def give_up(self) -> None:
         """Wait for nobody any more: whoever was lost cannot come back to a gateway that drains."""
         for reel in list(self._reels.values()):

@@ -78,6 +78,7 @@ class Kept:
         self._choice = choice
         self._request = request
         self.settled = False
+        self.unwanted = False
 
     @property
     def wishes(self) -> Wishes:
@@ -90,9 +91,13 @@ class Kept:
         """Tell it as it is before its end."""
         return _encode(response_of(self._choice, status, []))
 
+    def asked(self) -> tuple[Message, ...]:
+        """What was said to the model by this request."""
+        return own(self._request, self.wishes)
+
     def seal(self, turn: Turn) -> None:
         """The answer is whole: keep it, then the client hears the end."""
-        body = self._body(turn)
+        body = None if self.unwanted else self._body(turn)
         if body is None:
             turn.on_sealed()
             return
@@ -103,7 +108,7 @@ class Kept:
     def over(self, turn: Turn) -> None:
         """It has ended, however it did: one in the background is told of afterwards as well."""
         self._responses.ended(self)
-        if self.settled or not self.wishes.background:
+        if self.settled or self.unwanted or not self.wishes.background:
             return
         failure = turn.ended_by or Failure("internal", "The response ended without an answer.")
         told = failed(self._choice, failure, [])
@@ -124,9 +129,8 @@ class Kept:
             return None
 
     def _kept(self, answered: tuple[Message, ...], body: bytes) -> KeptResponse:
-        asked = own(self._request, self.wishes)
-        reply_id, previous = self._choice.reply_id, self.wishes.previous
-        return KeptResponse(*(reply_id, self._tenant, previous, asked, answered, body), time.time())
+        told = self._choice.reply_id, self._tenant, self.wishes.previous, self.asked()
+        return KeptResponse(*told, answered, body, time.time())
 
 
 class _Output(msgspec.Struct):
@@ -203,11 +207,12 @@ class Responses:
         if query.get("stream") == "true" and name == call.rest:
             self._stream(call, name, query.get("starting_after", ""))
             return
-        running = self._running.get((call.tenant, name))
-        if running is not None and name == call.rest:
-            call.exchange.reply(200, JSON_BODY, running.in_state("in_progress"))
-            return
         as_list = name != call.rest
+        running = self._running.get((call.tenant, name))
+        if running is not None:
+            body = _listed(running.asked()) if as_list else running.in_state("in_progress")
+            call.exchange.reply(200, JSON_BODY, body)
+            return
 
         def found(kept: object) -> None:
             call.exchange.answer(lambda _: _tell(call, kept, as_list=as_list))
@@ -215,14 +220,19 @@ class Responses:
         self._archive.response(call.tenant, name, found)
 
     def delete(self, call: Call) -> None:
-        """DELETE /v1/responses/{id}; one that runs is stopped first."""
+        """DELETE /v1/responses/{id}; one that runs is stopped first. Its events go with it."""
         name = call.rest
+        running = self._running.get((call.tenant, name))
+        if running is not None:
+            # Its end may have to wait for a reader that is slow, and is not to bring it back.
+            running.unwanted = True
+            self._stop(call.tenant, name)
 
         def found(gone: object) -> None:
-            call.exchange.answer(lambda _: _tell_gone(call, gone))
+            is_gone = gone is True or running is not None
+            missing = gone if isinstance(gone, Failure) else None if is_gone else NO_RESPONSE
+            call.exchange.answer(lambda _: self._tell_gone(call, missing))
 
-        if (call.tenant, name) in self._running:
-            self._stop(call.tenant, name)
         self._archive.forget_response(call.tenant, name, found)
 
     def cancel(self, call: Call) -> None:
@@ -242,6 +252,14 @@ class Responses:
             call.exchange.answer(lambda exchange: exchange.fail(over))
 
         self._archive.response(call.tenant, name, found)
+
+    def _tell_gone(self, call: Call, failure: Failure | None) -> None:
+        if failure is not None:
+            call.exchange.fail(failure)
+            return
+        self._reattach.forget(RequestId(call.rest.removeprefix(ID_PREFIX)), call.tenant)
+        told = {"id": call.rest, "object": "response", "deleted": True}
+        call.exchange.reply(200, JSON_BODY, _encode(told))
 
     def _stop(self, tenant: TenantId, name: str) -> None:
         self._mind.cancel(RequestId(name.removeprefix(ID_PREFIX)), tenant)
@@ -273,18 +291,10 @@ def _tell(call: Call, kept: object, *, as_list: bool) -> None:
     elif not isinstance(kept, KeptResponse):
         exchange.fail(NO_RESPONSE)
     elif as_list:
-        items = msgspec.Raw(as_items(kept.asked))
-        listed = {"object": "list", "data": items, "has_more": False}
-        exchange.reply(200, JSON_BODY, _encode(listed))
+        exchange.reply(200, JSON_BODY, _listed(kept.asked))
     else:
         exchange.reply(200, JSON_BODY, kept.body)
 
 
-def _tell_gone(call: Call, gone: object) -> None:
-    if isinstance(gone, Failure):
-        call.exchange.fail(gone)
-    elif gone is not True:
-        call.exchange.fail(NO_RESPONSE)
-    else:
-        told = {"id": call.rest, "object": "response", "deleted": True}
-        call.exchange.reply(200, JSON_BODY, _encode(told))
+def _listed(asked: tuple[Message, ...]) -> bytes:
+    return _encode({"object": "list", "data": msgspec.Raw(as_items(asked)), "has_more": False})
