@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Sequence
 from http.client import HTTPConnection
 from typing import cast
@@ -119,6 +120,30 @@ def test_a_response_in_the_background_goes_on_by_itself(start: Start, openai: Cl
             assert _read(url, f"{name}{address}")[0] == 404, address
     with pytest.raises(APIStatusError):
         client.responses.create(model=MODEL, input="x", background=True, store=False)
+
+
+def test_a_response_whose_gateway_is_killed_is_told_as_failed(start: Start, openai: Client) -> None:
+    """Whoever was told of it finds it after kill -9, whether it was read as a stream or left."""
+    roost = start(*SCRIPTED)
+    create = openai(roost.url()).responses.create
+    slow = scripted(*["tick "] * 900, delay_ms=50)
+    left = create(model=MODEL, input=slow, background=True).id
+    with pytest.raises(BadRequestError, match="still runs"):
+        create(model=MODEL, input="x", previous_response_id=left)
+    with create(model=MODEL, input=slow, background=True, stream=True) as stream:
+        first = next(event for event in stream if event.type == "response.created")
+        # What is kept is kept in order, and this answer waits for its own turn.
+        create(model=MODEL, input=slow, background=True)
+        roost.signal(signal.SIGKILL)
+        roost.ends()
+    found = openai(start(*SCRIPTED).url()).responses
+    for name in (left, first.response.id):
+        told = found.retrieve(name)
+        assert told.status == "failed"
+        assert told.error is not None
+        assert "gateway ended" in told.error.message
+    with pytest.raises(BadRequestError):
+        found.cancel(left)
 
 
 def test_failures_are_told_in_their_place(start: Start, openai: Client) -> None:

@@ -53,6 +53,12 @@ NO_PREVIOUS = Failure(
     "Send the whole conversation as 'input'.",
     "previous_response_id",
 )
+NOT_OVER = Failure(
+    "bad_request",
+    "The response that this one goes on from still runs in the background. Wait for its end.",
+    "previous_response_id",
+)
+LOST = Failure("internal", "The gateway ended before this response was complete. Ask for it again.")
 NOT_RUNNING = Failure(
     "bad_request", "Only a response that runs in the background can be cancelled, and it is over."
 )
@@ -90,6 +96,10 @@ class Kept:
     def in_state(self, status: Status) -> bytes:
         """Tell it as it is before its end."""
         return _encode(response_of(self._choice, status, []))
+
+    def lost(self) -> KeptResponse:
+        """Make what is found of one in the background should the gateway end before it."""
+        return self._kept((), _encode(failed(self._choice, LOST, [])))
 
     def asked(self) -> tuple[Message, ...]:
         """What was said to the model by this request."""
@@ -161,7 +171,10 @@ class Responses:
             # Contained as the front contains what answers at once: a defect is told and logged.
             call.exchange.answer(lambda _: then(_messages(said)))
 
-        self._archive.said_before(call.tenant, previous, found)
+        if (call.tenant, previous) in self._running:
+            then(NOT_OVER)
+        else:
+            self._archive.said_before(call.tenant, previous, found)
 
     def granted(self, wishes: Wishes) -> Wishes:
         """Return what is done of what is wished; raises `unsupported` for what cannot be."""
@@ -176,6 +189,8 @@ class Responses:
         kept = Kept(self, call.tenant, choice, request)
         if kept.wishes.background:
             self._running[call.tenant, choice.reply_id] = kept
+            if choice.options.stream:
+                self.keep(kept.lost(), lambda: None)
         return kept
 
     def leave(self, call: Call, kept: Kept) -> bool:
@@ -187,7 +202,10 @@ class Responses:
             return False
         exchange.watcher = None
         reel.on_gone()
-        exchange.reply(200, JSON_BODY, kept.in_state("queued"))
+        body = kept.in_state("queued")
+        self.keep(
+            kept.lost(), lambda: exchange.answer(lambda _: exchange.reply(200, JSON_BODY, body))
+        )
         return True
 
     def keep(self, kept: KeptResponse, done: Callable[[], None]) -> None:
