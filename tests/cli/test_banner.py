@@ -6,7 +6,9 @@ import shlex
 
 import msgspec
 
+from roost.cli import options
 from roost.cli.banner import banner
+from roost.config.read import read_usual_home
 from roost.core.ids import ModelId
 from roost.core.model import Manifest
 
@@ -39,6 +41,16 @@ def test_the_command_is_what_the_shell_knows_it_by() -> None:
     text = banner(URL, [_model("chatty", "x")], keys_exist=False, roost=path)
     assert f"\n  {path} chat\n" in text
     assert f": {path} pull " in banner(URL, [], keys_exist=False, roost=path)
+
+
+def test_another_home_is_in_the_lines_that_need_it() -> None:
+    """A gateway is found in its home, and a model is pulled into that one."""
+    flag = options.at_home("/my models")
+    assert flag == " --home '/my models'"
+    assert options.at_home(read_usual_home()) == ""
+    text = banner(URL, [_model("chatty", "x")], keys_exist=False, home=flag)
+    assert f"\n  roost chat{flag}\n" in text
+    assert f"roost pull{flag} pypi:" in banner(URL, [], keys_exist=False, home=flag)
 
 
 def test_a_base_model_gets_a_completion() -> None:

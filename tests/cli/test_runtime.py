@@ -15,6 +15,7 @@ from roost.core.about import BackendAbout, NodeAbout
 from roost.core.ids import ModelId, NodeId
 from roost.core.machine import Memory, Processor
 from roost.core.snapshots import ModelOffer
+from roost.errors import REASONS
 from roost.fleet.memory_views import memory_of
 from roost.fleet.promises import promises_of
 from roost.fleet.views import NodeView
@@ -53,9 +54,11 @@ class Gateway(BaseHTTPRequestHandler):
         odd = self.path.startswith("/odd/")
         found = None if odd else ANSWERS.get(self.path.rpartition("/")[2])
         body = msgspec.json.encode({"data": found} if found else {"data": 1})
-        self.send_response(401 if self.path.startswith("/shut/") else 200)
+        status = {"shut": 401, "bare": 404}.get(self.path.split("/")[1], 200)
+        refusal = {"error": {"message": REASONS["not_found"].meaning}}
+        self.send_response(status)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(msgspec.json.encode(refusal) if status == 404 else body)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -110,3 +113,11 @@ def test_a_missing_key_is_said_with_where_to_put_it(
     """A header is of no use to who types a verb."""
     assert main.run(["runtime", "info", "--url", url + "/shut"]) == 2
     assert "Here that is ROOST_API_KEY or --api-key." in capsys.readouterr().err
+
+
+def test_a_gateway_that_lacks_a_view_is_said_to(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One in front of other servers knows no runtimes; its 404 alone would not say so."""
+    assert main.run(["runtime", "list", "--url", url + "/bare"]) == 2
+    assert "A gateway with --upstream" in capsys.readouterr().err

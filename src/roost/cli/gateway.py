@@ -128,7 +128,8 @@ async def _upstream(
     lifetime.reloads.add(of_credentials(stores))
     if not stores.fingerprint:
         lifetime.reloads.add(of_certificate(gateway.front, settings))
-    return await _live(settings, stores, gateway, lifetime, f"in front of {len(targets)} servers")
+    known = f"in front of {options.counted(len(targets), 'server')}"
+    return await _live(settings, stores, gateway, lifetime, known)
 
 
 async def _live(

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from roost.config.read import read
+from roost.config.read import read, read_usual_home
 from roost.config.show import add_flags
 
 if TYPE_CHECKING:
@@ -116,6 +116,16 @@ def _field(name: str, value: object) -> str:
     if isinstance(value, int) and name.endswith("_unix_s"):
         return datetime.fromtimestamp(value).astimezone().strftime("%Y-%m-%d %H:%M")
     return "-" if value is None else str(value)
+
+
+def counted(number: int, what: str) -> str:
+    """Write how many there are: `1 session`, `2 sessions`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def at_home(home: str) -> str:
+    """Return the flag by which another call finds what is in `home`, where it needs one."""
+    return "" if home == read_usual_home() else f" --home {shlex.quote(home)}"
 
 
 def called() -> str:

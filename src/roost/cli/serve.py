@@ -222,5 +222,6 @@ def _tell(served: Served) -> Held:
     stores = served.stores
     held = stores.home.record_instance(url, fingerprint=stores.fingerprint)
     keys, roost = stores.keys.any_keys(), options.called()
-    print(banner(url, served.models, keys_exist=keys, roost=roost), flush=True)
+    home = options.at_home(served.settings.home)
+    print(banner(url, served.models, keys_exist=keys, roost=roost, home=home), flush=True)
     return held

@@ -58,12 +58,17 @@ def read_user_folder() -> Path:
     return Path(platformdirs.user_config_dir())
 
 
-def _read_machine() -> Machine:
+def read_usual_home() -> str:
+    """Say where ROOST_HOME is when nothing names another folder."""
     import platformdirs
 
+    return platformdirs.user_data_dir("roost", appauthor=False)
+
+
+def _read_machine() -> Machine:
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return Machine(cores, platformdirs.user_data_dir("roost", appauthor=False))
+    return Machine(cores, read_usual_home())
 
 
 def _read_file(path: Path, *, must_exist: bool) -> str:
