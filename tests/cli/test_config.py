@@ -108,6 +108,26 @@ def test_options_of_single_models_stand_on_the_common_ones() -> None:
     }
 
 
+def test_a_check_finds_what_serve_would_refuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever was told that a file is right does not meet its faults at the next start."""
+    file = tmp_path / "roost.toml"
+    file.write_text(
+        "backend = 'nope'\nworker_api = 'x'\nruntime.keep_alive = ['m=zz']\n"
+        "coordinator.worker_nets = ['10.0.0.0/99']\n"
+    )
+    assert main.run(["config", "check", str(file), "--home", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    for words in (
+        "no backend 'nope'",
+        "--worker-api x",
+        "--runtime-keep-alive m=zz",
+        "10.0.0.0/99",
+    ):
+        assert words in told
+
+
 def test_a_check_reads_what_texts_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Keys, join tokens and other names of models that nobody could use are found, unseen."""
     file = tmp_path / "roost.toml"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from roost.cli import options
 from roost.config import TABLE
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from roost.config import Settings
 
+_Read = TypeVar("_Read")
 DESCRIPTION = """\
 show: every setting in force, its unit and its source. check: only say whether all of them are
 right. Both read flags, ROOST_* variables and the settings file, as every other verb does; a FILE
@@ -52,19 +53,27 @@ def main(arguments: list[str]) -> int:
 
 
 def _meaningless(settings: Settings) -> Iterator[Fault]:
-    """Find texts that are lists of texts, as they should be, and mean nothing to whoever reads."""
+    """Find texts that are well formed and mean nothing to whoever reads them."""
     from roost.cli.aliases import read_aliases
+    from roost.cli.node_parts import check_backend, kept_alive
+    from roost.cli.worker_door import read_where
+    from roost.gateway.foreign.address import read_nets
     from roost.store.fixed_keys import read_keys, read_tokens
 
-    def wrong(read: Callable[[tuple[str, ...]], object], texts: tuple[str, ...]) -> Iterator[Fault]:
+    def wrong(read: Callable[[_Read], object], value: _Read) -> Iterator[Fault]:
         try:
-            read(texts)
+            read(value)
         except RoostError as error:
             yield Fault(error.failure.param or "", error.failure.message)
 
     yield from wrong(read_keys, settings.keys)
     yield from wrong(read_tokens, settings.node_tokens)
     yield from wrong(read_aliases, settings.aliases)
+    yield from wrong(check_backend, settings)
+    yield from wrong(kept_alive, settings.runtime_keep_alive)
+    yield from wrong(read_nets, settings.coordinator_worker_nets)
+    if settings.worker_api:
+        yield from wrong(read_where, settings.worker_api)
 
 
 def _print_json(lines: Sequence[Shown], faults: Sequence[Fault], *, checked: bool) -> None:
