@@ -39,9 +39,9 @@ test: $(STAMP) ## the default test run, real model included
 	$(BIN)/python -m pytest -m "engine and not long"
 	$(BIN)/python -m pytest -m "not engine" -n $(JOBS) --dist worksteal
 
-$(ENGINES): $(STAMP)
+$(ENGINES): $(STAMP) tests/engines/constraints.txt
 	@echo "installing engines into .venv (once, about 1 GB)"
-	@$(PIP) -e '.[llama,dev,transformers]'
+	@$(PIP) -e '.[llama,dev,transformers]' -c tests/engines/constraints.txt
 	@touch $@
 
 test-engines: $(ENGINES) ## what takes long with real engines

@@ -159,8 +159,11 @@ class World(RuleBasedStateMachine):
         """Nobody of the same kind who is older was spared."""
         if gone.excused or self.files.expired:
             return
-        for other in self.files.all.values():
-            rests = not (other.saving or other.demoting or other.restoring)
+        # One that is about to be restored is spared by whoever makes room for that.
+        chosen = {one.session for one in self.sessions if one.place == "restoring"}
+        for session, other in self.files.all.items():
+            moves = other.saving or other.demoting or other.restoring
+            rests = not moves and session not in chosen
             if rests and other.in_ram == gone.in_ram:
                 assert other.used_at >= gone.used_at
 

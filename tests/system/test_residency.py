@@ -18,7 +18,7 @@ from tests.children import seen
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, wait
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(180)]
 Client = Callable[[str], OpenAI]
 Typed = Callable[..., tuple[int, str]]
 MODEL = "smollm2-135m-instruct"

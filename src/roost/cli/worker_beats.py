@@ -50,7 +50,7 @@ def check_beats(settings: Settings) -> None:
         message = "--worker-url: say at which address the coordinator reaches this worker."
         raise fail("bad_request", message, param="worker.url")
     _, pin = split_token(settings.worker_heartbeat_token, "--worker-heartbeat-token")
-    if pin and not place.tls:
+    if pin and not place.tls and not is_loopback(place.host):
         message = "--worker-heartbeat: the token names a certificate, so write https://HOST:PORT."
         raise fail("bad_request", message, param="worker.heartbeat")
     if not place.tls and not is_loopback(place.host):

@@ -26,9 +26,10 @@ class Opened:
 
     `held` counts the places taken on that node for that model, this one included, of `limit`.
     `idle_rivals` is how many nodes, this one included, were idle and equal; 0 unless it was a tie.
-    `fleet_held` and `node_held` count places of all models, everywhere and on that node; `bereaved`
-    how many on that node were hit by a death before and have not said anything since; `started`
-    says that it held a slot, `died` that it ended by the death of its runtime or node.
+    `fleet_held` and `node_held` count places of all models, everywhere, and on that node without
+    those that wait for a load; `bereaved` how many on that node were hit by a death before and have
+    not said anything since; `started` says that it held a slot, `died` that it ended by the death
+    of its runtime or node.
     `epoch` is what fences it off from earlier ones of this `life` of the gateway. `resumes_at` is
     after how many tokens it was to go on, `heard` how many had come until then, and `digest` what
     the node had said it has.

@@ -294,7 +294,7 @@ class Ledger:
             return True
         if not history.max_decodes_per_node:
             return False
-        return history.max_decodes_per_node <= sum(on == node for on, _ in self._out.values())
+        return history.max_decodes_per_node <= self._decodes(node)
 
     def dispatched(self, effect: Dispatch, model: ModelId, life: int) -> None:
         """A request was given to a node: note how that node looked from outside."""
@@ -323,7 +323,7 @@ class Ledger:
             limit=limit,
             idle_rivals=tie,
             fleet_held=len(self._out),
-            node_held=sum(on == effect.node for on, _ in self._out.values()),
+            node_held=self._decodes(effect.node),
             loads=mine == "cold",
             runtimes=sum(one in ("ready", "coming") for one in outlooks.values()),
             evicts=evicts(report, model) if report is not None and mine == "cold" else (),
@@ -340,6 +340,12 @@ class Ledger:
             self._bereaved[effect.request, effect.attempt] = effect.node
             opened.bereaved = sum(on == effect.node for on in self._bereaved.values())
         trace.opened.append(opened)
+
+    def _decodes(self, node: NodeId) -> int:
+        """Count a node's places, but for those of whom it has said that they wait for a load."""
+        report, mine = self._reports.get(node), sum(on == node for on, _ in self._out.values())
+        views = report.runtimes if report is not None else ()
+        return mine - sum(min(self._places[node, view.model], view.waiting) for view in views)
 
     def _is_roomy(self, node: NodeId, model: ModelId, now: float) -> bool:
         """Whether a load there would cost no other model its runtime, nor any wait."""

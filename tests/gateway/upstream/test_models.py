@@ -153,6 +153,15 @@ async def test_a_list_that_did_not_come_in_time_is_asked_for_again(eventually: E
     assert one.silent_lists == 0
 
 
+async def test_a_server_that_serves_nothing_yet_is_asked_again(eventually: Eventually) -> None:
+    """It listens before it has its models: that it has none is no news for long."""
+    one = FakeServer(models=())
+    async with fleet(one, models_s=600) as world:
+        await eventually(lambda: world.view.servers[0].models == ())
+        one.models = ("m",)
+        await eventually(lambda: world.view.servers[0].models == ("m",))
+
+
 async def test_the_models_of_all_are_one_list(eventually: Eventually) -> None:
     """Healthy servers' lists are merged; a single server's reply passes unchanged."""
     one, other, silent = FakeServer(models=("a", "b")), FakeServer(models=("b", "c")), FakeServer()

@@ -124,8 +124,9 @@ async def keep_probing(proxy: Proxy, server: Server, pace: ProbePace) -> None:
         if ok and (not was_ok or started - listed_s >= pace.models_s):
             # Before it gets its first request: it may have come back with another model.
             told = await ask_models(server, pace.probe_s)
-            # A server that is only slow now is asked again with the next probe.
-            listed_s = started if told.answered else -pace.models_s
+            # Who is only slow, or has yet to learn what it serves, is asked with the next probe.
+            is_final = told.answered and told.listed != ()
+            listed_s = started if is_final else -pace.models_s
             proxy.on_listed(server, told.listed)
         proxy.on_probed(server, started, ok=ok)
         await _rest(server, pace.probe_s, suspicious=ok)
