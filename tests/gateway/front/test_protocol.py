@@ -258,7 +258,7 @@ async def test_running_reply_has_no_receipt_deadline(eventually: Eventually) -> 
 @pytest.mark.slow
 async def test_slowloris_leaves_a_good_client_unharmed(eventually: Eventually) -> None:
     """Beside 500 clients that trickle a good one is served, and each is closed at its deadline."""
-    async with opened(FrontLimits(head_s=0.7, sweep_s=0.05)) as world:
+    async with opened(FrontLimits(head_s=2.0, sweep_s=0.05)) as world:
         slow = []
         for _ in range(500):
             slow.append(await world.client())
