@@ -93,7 +93,8 @@ async def test_a_model_goes_to_servers_that_list_it() -> None:
             replies = [await world.ask(request) for _ in range(8)]
             assert {reply.headers["x-roost-node"] for reply in replies} <= allowed
         assert all(b'"m"' in asked.body for asked in servers[0].asked)
-        assert servers[2].asked[-1].body == asking("n").partition(b"\r\n\r\n")[2]
+        bodies = {asked.body for server in servers[1:] for asked in server.asked}
+        assert asking("n").partition(b"\r\n\r\n")[2] in bodies
 
 
 async def test_unknown_lists_and_unlisted_models_go_anywhere() -> None:
