@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from roost.backends.base import Prepared
-from roost.backends.deltas import Deltas
 from roost.backends.host_frames import Began, Over, Said, Step, Work
-from roost.core.events import (
-    Delta,
-    Failed,
-    Finished,
-    FinishReason,
-    PrefillProgress,
-    Started,
-    StreamEvent,
-    Usage,
-    merge_deltas,
-)
+from roost.backends.telling import Telling
+from roost.core.events import FinishReason, PrefillProgress, StreamEvent
 from roost.errors import Failure
 from roost.text.utf8 import Utf8Decoder
 
@@ -30,18 +18,19 @@ class Answer:
 
     def __init__(self, slot: int, prepared: Prepared) -> None:
         request = prepared.request
-        self.over = False
         self.released = False
         self.work = Work()
-        self._slot = slot
+        self._telling = Telling(slot, len(prepared.tokens), request)
         self._prompt_tokens = len(prepared.tokens)
         self._limit = prepared.limit
-        self._cached: int | None = None
         self._top = request.top_logprobs
-        self._by_token = request.return_tokens
-        self._deltas = Deltas(request.stop, by_token=request.return_tokens)
         self._utf8 = Utf8Decoder()
         self._held = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended for its client."""
+        return self._telling.over
 
     def on_word(self, word: Step | Over) -> list[StreamEvent]:
         """Take what the library says; after the end only that the slot is free counts.
@@ -56,35 +45,27 @@ class Answer:
         if isinstance(word, Said):
             return self._on_said(word)
         done = word.cached if isinstance(word, Began) else word.done
-        if not 0 <= done <= self._prompt_tokens or self._deltas.tokens:
+        if not 0 <= done <= self._prompt_tokens or self._telling.deltas.tokens:
             raise ValueError("a prompt cannot be computed in that way")
         if isinstance(word, Began):
-            return self._started(done)
-        return [*self._started(0), PrefillProgress(done, self._prompt_tokens)]
+            return self._telling.started(done)
+        return [*self._telling.started(0), PrefillProgress(done, self._prompt_tokens)]
 
     def on_full(self) -> list[StreamEvent]:
         """There is no room for another token: what was said before is the whole answer."""
         self.released = True
-        return [*self._started(0), *self._finished("length")]
+        return [*self._telling.started(0), *self._finished("length")]
 
     def on_failure(self, failure: Failure) -> list[StreamEvent]:
         """End the answer with a failure, unless it has ended already."""
-        if self.over:
-            return []
-        self.over = True
-        if self._by_token and failure.reason == "runtime_died":
-            # What is held stays in: whoever goes on says it again.
-            usage = msgspec.structs.replace(self._usage(), completion_tokens=self._deltas.cut())
-            return [Failed(failure, usage)]
-        rest = self._deltas.finish() if self._cached is not None else None
-        return [*([rest] if rest else []), Failed(failure, self._usage())]
+        return self._telling.failed(failure)
 
     def _on_over(self, word: Over) -> list[StreamEvent]:
         if self.over:
             return []
         if word.reason in {"stop", "length"}:
             return [
-                *self._started(0),
+                *self._telling.started(0),
                 *self._finished("stop" if word.reason == "stop" else "length"),
             ]
         what = word.message or "the library has left it"
@@ -93,15 +74,15 @@ class Answer:
         )
 
     def _on_said(self, said: Said) -> list[StreamEvent]:
-        if self._deltas.tokens >= self._limit:
+        if self._telling.deltas.tokens >= self._limit:
             raise ValueError("more tokens than were asked for")
-        events = self._started(0)
+        events = self._telling.started(0)
         choices = (said.choice,) if said.choice and self._top is not None else ()
-        ids = (said.token,) if self._by_token else ()
-        delta = self._deltas.push(self._clear(said), 1, choices, ids)
+        ids = (said.token,) if self._telling.by_token else ()
+        delta = self._telling.deltas.push(self._clear(said), 1, choices, ids)
         if delta:
             events.append(delta)
-        if self._deltas.stop_text is not None:
+        if self._telling.deltas.stop_text is not None:
             events += self._finished("stop")
         return events
 
@@ -112,25 +93,9 @@ class Answer:
         keeps its text until that is whole.
         """
         text = self._held + self._utf8.push(said.raw) + said.text
-        self._held = text if self._by_token and self._utf8.unfinished else ""
+        self._held = text if self._telling.by_token and self._utf8.unfinished else ""
         return "" if self._held else text
 
-    def _started(self, cached: int) -> list[StreamEvent]:
-        if self._cached is not None:
-            return []
-        self._cached = cached
-        return [Started(self._prompt_tokens, cached, self._slot)]
-
     def _finished(self, reason: FinishReason) -> list[StreamEvent]:
-        self.over = True
-        held = self._deltas.push(self._held, 0) if self._held else None
-        rest = self._deltas.finish(self._utf8.finish())
-        if held:
-            rest = merge_deltas(held, rest or Delta("", 0))
-        end = Finished(reason, self._usage(), self._deltas.stop_text)
-        return [rest, end] if rest else [end]
-
-    def _usage(self) -> Usage:
-        if self._cached is None:
-            return Usage()
-        return Usage(self._prompt_tokens, self._cached, self._deltas.tokens)
+        held = self._telling.deltas.push(self._held, 0) if self._held else None
+        return self._telling.finished(reason, self._utf8.finish(), held)

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.backends.deltas import Deltas
-from roost.core.events import (
-    Failed,
-    Finished,
-    FinishReason,
-    PrefillProgress,
-    Started,
-    StreamEvent,
-    TokenChoice,
-    TokenLogprob,
-    Usage,
-)
+from roost.backends.telling import Telling
+from roost.core.events import PrefillProgress, StreamEvent, TokenChoice, TokenLogprob
 from roost.core.request import GenerateRequest
 from roost.errors import Failure
 from roost.text.utf8 import HALF
@@ -92,19 +82,20 @@ class Answer:
     def __init__(
         self, slot: int, prompt_tokens: int, request: GenerateRequest, steps: int = 0
     ) -> None:
-        self.over = False
         self.slot_free = False
         self.unsure = ""
         self.timings: Timings | None = None
-        self._slot = slot
+        self._telling = Telling(slot, prompt_tokens, request)
         self._prompt_tokens = prompt_tokens
-        self._cached: int | None = None
         self._steps = steps
         self._top = request.top_logprobs
         self._textless = False
         self._waiting: _Said | None = None
-        self._by_token = request.return_tokens
-        self._deltas = Deltas(request.stop, by_token=request.return_tokens)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended for its client."""
+        return self._telling.over
 
     def on_data(self, data: bytes) -> list[StreamEvent]:
         """Take the data of one server-sent event."""
@@ -119,8 +110,8 @@ class Answer:
         if self._steps:
             self._steps -= said.stop
             return []
-        events = self._started(said.timings.cache_n if said.timings else 0)
-        if self._by_token and said.content and len(said.tokens) != self._new(said):
+        events = self._telling.started(said.timings.cache_n if said.timings else 0)
+        if self._telling.by_token and said.content and len(said.tokens) != self._new(said):
             self.unsure, self._waiting = said.content, said
             return events
         return events + self._on_said(said, said.tokens)
@@ -135,7 +126,7 @@ class Answer:
     def on_full(self) -> list[StreamEvent]:
         """There is no room for another token: what was said before is the whole answer."""
         self.slot_free = True
-        return self._started(0) + self._finished("length")
+        return self._telling.started(0) + self._telling.finished("length")
 
     def _on_said(self, said: _Said, ids: tuple[int, ...]) -> list[StreamEvent]:
         events = self._on_text(said, ids)
@@ -145,31 +136,17 @@ class Answer:
 
     def on_failure(self, failure: Failure) -> list[StreamEvent]:
         """End the answer with a failure, unless it has ended already."""
-        if self.over:
-            return []
-        self.over = True
-        if self._by_token and failure.reason == "runtime_died":
-            # What is held stays in: whoever goes on says it again.
-            usage = msgspec.structs.replace(self._usage(), completion_tokens=self._deltas.cut())
-            return [Failed(failure, usage)]
-        rest = self._deltas.finish() if self._cached is not None else None
-        return [*([rest] if rest else []), Failed(failure, self._usage())]
-
-    def _started(self, cached: int) -> list[StreamEvent]:
-        if self._cached is not None:
-            return []
-        self._cached = cached
-        return [Started(self._prompt_tokens, cached, self._slot)]
+        return self._telling.failed(failure)
 
     def _on_progress(self, progress: _Progress) -> list[StreamEvent]:
-        events = self._started(progress.cache)
+        events = self._telling.started(progress.cache)
         # The first report, before anything is computed, is no progress.
         if progress.processed > progress.cache:
             events.append(PrefillProgress(progress.processed, self._prompt_tokens))
         return events
 
     def _new(self, said: _Said) -> int:
-        return max(0, said.tokens_predicted - self._deltas.tokens)
+        return max(0, said.tokens_predicted - self._telling.deltas.tokens)
 
     def _on_text(self, said: _Said, ids: tuple[int, ...]) -> list[StreamEvent]:
         choices = (
@@ -177,31 +154,20 @@ class Answer:
         )
         new = self._new(said)
         self._textless = not said.content and (new > 0 or self._textless)
-        delta = self._deltas.push(said.content, new, choices, ids)
+        delta = self._telling.deltas.push(said.content, new, choices, ids)
         events: list[StreamEvent] = [delta] if delta else []
-        if self._deltas.stop_text is not None:
-            events += self._finished("stop")
+        if self._telling.deltas.stop_text is not None:
+            events += self._telling.finished("stop")
         return events
 
     def _on_final(self, said: _Said) -> list[StreamEvent]:
         self.slot_free = True
         self.timings = said.timings
         if said.stop_type != "limit":
-            return self._finished("stop")
+            return self._telling.finished("stop")
         # A server keeps bytes that are no character yet to itself, and at a limit for good. Only
         # the counts tell: its last tokens have no text.
-        return self._finished("length", HALF if self._textless else "")
-
-    def _finished(self, reason: FinishReason, half: str = "") -> list[StreamEvent]:
-        self.over = True
-        rest = self._deltas.finish(half)
-        end = Finished(reason, self._usage(), self._deltas.stop_text)
-        return [rest, end] if rest else [end]
-
-    def _usage(self) -> Usage:
-        if self._cached is None:
-            return Usage()
-        return Usage(self._prompt_tokens, self._cached, self._deltas.tokens)
+        return self._telling.finished("length", HALF if self._textless else "")
 
     def _choice(self, choice: _Choice) -> TokenChoice:
         return TokenChoice(_logprob(choice), tuple(map(_logprob, choice.top_logprobs[: self._top])))
