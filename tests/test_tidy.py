@@ -108,15 +108,22 @@ def _blocks(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
         yield child, lonely and isinstance(child, ast.If)
 
 
-def _depths(node: ast.AST, choices: int = 0, scopes: int = 0) -> Iterator[tuple[int, int]]:
-    for child, is_elif in _blocks(node):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            continue
-        deeper = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match)
-        choice = choices + (isinstance(child, deeper) and not is_elif)
-        scope = scopes + isinstance(child, (ast.With, ast.AsyncWith))
-        yield choice, choice + scope
-        yield from _depths(child, choice, scope)
+NEW_START = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+DEEPER = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match)
+
+
+def _depths(function: ast.AST) -> Iterator[tuple[int, int]]:
+    left = [(function, 0, 0)]
+    while left:
+        node, choices, scopes = left.pop()
+        for child, is_elif in _blocks(node):
+            # No expression but a lambda holds a statement.
+            if isinstance(child, (*NEW_START, ast.expr)):
+                continue
+            choice = choices + (isinstance(child, DEEPER) and not is_elif)
+            scope = scopes + isinstance(child, (ast.With, ast.AsyncWith))
+            yield choice, choice + scope
+            left.append((child, choice, scope))
 
 
 def nesting_flat(source: Source) -> Iterator[str]:

@@ -51,6 +51,7 @@ def test_a_hosted_library_is_named_in_one_place(name: str) -> None:
         (source.path, line)
         for source in shipped()
         if source.room not in {"sim", "cli"} and not own.fullmatch(source.path)
+        if name in source.text
         for line in source.text.splitlines()
         if naming.search(line)
     ]

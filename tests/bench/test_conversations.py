@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from roost.bench.conversations import BAR_BYTES, measure
+
+pytestmark = pytest.mark.drill
 
 
 def test_an_idle_conversation_is_small_and_figures_make_sense(tmp_path: Path) -> None:

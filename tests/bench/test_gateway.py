@@ -15,7 +15,7 @@ from roost.bench.variants import VARIANTS, Scene
 
 if shutil.which("cc"):
 
-    @pytest.mark.slow
+    @pytest.mark.drill
     def test_a_tiny_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """Direct and through roost, every answer is whole, and the report has its parts."""
         out = tmp_path / "blocks.json"

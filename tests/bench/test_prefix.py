@@ -13,7 +13,7 @@ from roost.bench.prefix import Setup, Side, ours, report
 SLOW_PREFILL = '@script {"prefill_ms_per_token": 1.0}\n'
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 async def test_a_node_computes_the_beginning_once() -> None:
     """On scripted slots: one of three computes it, and the others find it."""
     with Stage() as stage:

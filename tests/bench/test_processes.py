@@ -42,7 +42,7 @@ def spawned(argv: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, stdout=pipe, stderr=nothing, text=True)
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 async def test_nothing_outlives_a_drill(number: signal.Signals, eventually: Eventually) -> None:
     """Whatever ends the process of a drill ends all that it has started, kill -9 included."""
@@ -78,7 +78,7 @@ async def streaming(stage: Stage) -> AsyncIterator[None]:
         writer.close()
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 async def test_what_is_held_at_the_end_fails_the_drill() -> None:
     """A drill that leaves a place taken does not pass, and its report says where."""
     async with AsyncExitStack() as stack:
@@ -93,7 +93,7 @@ async def test_what_is_held_at_the_end_fails_the_drill() -> None:
     assert "server (roost serve)" in found.checks[1].seen
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 async def test_a_drill_that_does_not_end_says_what_is_held() -> None:
     """There is a bound, and what was held then stands in the failure."""
 

@@ -11,7 +11,7 @@ from roost.core.snapshots import SessionsView
 SLOW_PREFILL = '@script {"prefill_ms_per_token": 1.0}\n'
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 async def test_turns_are_measured_wherever_their_kv_was() -> None:
     """On scripted slots: what is warm or put aside takes a fraction of what is computed."""
     setup = Setup(words=50, rounds=1, disk_only_bytes=4000, opening=SLOW_PREFILL)

@@ -9,8 +9,9 @@ from roost.bench.drills.plan import Plan
 from roost.bench.overload import SHORT
 from roost.bench.overload import play as overload
 
+pytestmark = pytest.mark.drill
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("name", DRILLS)
 async def test_a_drill_holds(name: str) -> None:
     """Whatever the drill claims is so; its report says what was seen."""
@@ -19,7 +20,6 @@ async def test_a_drill_holds(name: str) -> None:
     assert report.passed, report.text()
 
 
-@pytest.mark.slow
 async def test_overload_is_answered_honestly() -> None:
     """What needs no quiet machine: all are served or refused with a hint, and nothing is held."""
     report = await overload(SHORT)
