@@ -26,7 +26,7 @@ def whole(book: Telemetry, name: str, outcome: str = "complete") -> None:
     """Let a request arrive, be served and end."""
     request = arrived(book, name)
     book.on_started(request, NODE, 1.0)
-    book.on_first_text(request)
+    book.on_first_text(request, 2.0)
     book.on_finished(request, "stop")
     book.on_ended(request, Ended(outcome, SPENT, 2.0, 4.0), 5.0)
 
@@ -41,13 +41,18 @@ def test_a_row_follows_its_request() -> None:
     book.on_started(request, NODE, 1.0)
     (row,) = book.rows(ANN, 1.5, {request: Usage(30, 10, 0)})
     assert (row.state, row.node, row.prompt_tokens) == ("prefill", NODE, 30)
-    book.on_first_text(request)
-    (row,) = book.rows(ANN, 2.5, {request: Usage(30, 10, 3)})
-    assert (row.state, row.output_tokens, row.first_output_seconds) == ("streaming", 3, None)
+    book.on_first_text(request, 2.0)
+    (row,) = book.rows(ANN, 2.5, {request: Usage(30, 10, 3)}, {request: "answering"})
+    assert (row.state, row.output_tokens, row.first_output_seconds) == ("streaming", 3, 2.0)
+    assert (row.tenant, row.phase_seconds, row.doing) == (ANN, 0.5, "answering")
+    # A loss and somebody who goes on is no second beginning.
+    book.on_first_text(request, 2.75)
+    assert book.rows(ANN, 3.0, {})[0].phase_seconds == 1.0
     book.on_finished(request, "stop")
     book.on_ended(request, Ended("complete", SPENT, 2.0, 4.0), 5.0)
     (row,) = book.rows(ANN, 99.0, {})
     assert (row.state, row.elapsed_seconds, row.first_output_seconds) == ("done", 5.0, 2.0)
+    assert (row.phase_seconds, row.doing) == (94.0, "")
     assert (row.prompt_tokens, row.cached_tokens, row.output_tokens) == (30, 10, 9)
     # 20 tokens were computed in the second before the text, 8 followed the first in two.
     assert (row.prefill_tokens_per_second, row.decode_tokens_per_second) == (20.0, 4.0)
@@ -161,7 +166,7 @@ def test_counts_add_up_whatever_happens(steps: list[tuple[int, str]]) -> None:
         elif number in live and step == "s":
             book.on_started(request, NODE, float(now))
         elif number in live and step == "t":
-            book.on_first_text(request)
+            book.on_first_text(request, 2.0)
         elif number in live and step == "f":
             book.on_finished(request, "stop")
         elif number in live:

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from roost import __version__
-from roost.core.about import BackendAbout, NodeAbout
+from roost.core.about import BackendAbout, NodeAbout, RuntimeVitals
 from roost.core.events import Delta, PrefillProgress, Started
 from roost.core.ids import ModelId
 from roost.core.machine import Memory, Processor
-from roost.core.snapshots import NodeStatus
+from roost.core.snapshots import NodeStatus, RuntimeView
 from roost.gateway.control_words import VERBS
 from tests.conftest import until
 from tests.gateway.conftest import Reply, Stage, ask, staged
@@ -158,6 +158,52 @@ async def test_requests_are_rows_for_their_tenant_and_counts_for_all(keyed: Stag
     assert b"hello" not in (await call(keyed, "root", "GET", "/roost/v1/observability")).body
     mine = data(await call(keyed, "bob", "GET", "/roost/v1/observability"))
     assert len(cast("list[object]", mine["requests"])) == 1
+
+
+async def test_the_feed_says_who_waits_what_happens_and_what_is_odd() -> None:
+    """For those who look on: by tenant, with an id to stop it by; the private for operators."""
+    async with staged(authorise=by_name) as stage:
+        node = stage.add_node(slots=1)
+        await stage.ready()
+        clients = [await stage.client() for _ in range(2)]
+        for client, who in zip(clients, ("ann", "bob"), strict=True):
+            client.send("POST", "/v1/chat/completions", STREAM, authorization=f"Bearer {who}")
+            await until(lambda: bool(node.opened), what="the first one runs")
+        waits = stage.gateway.mind.coordinator.statistics
+        await until(lambda: waits().waiting == 1, what="the second one waits")
+        odd = msgspec.structs.replace(
+            status(1).runtimes[0], vitals=RuntimeVitals(anomalies=("slow_decode",))
+        )
+        loading = RuntimeView(ModelId("other"), "puppet", "loading")
+        node.report(msgspec.structs.replace(status(1), runtimes=(odd, loading)))
+        await until(lambda: len(stage.gateway.mind.happenings.rows(everything=True)) > 2)
+        seen = data(await call(stage, "root", "GET", "/roost/v1/observability"))
+        rows = cast("list[dict[str, object]]", seen["requests"])
+        assert [(row["tenant"], row["state"]) for row in rows] == [
+            ("key:ann", "waiting"),
+            ("key:bob", "waiting"),
+        ]
+        assert rows[1]["doing"] == "queued 1/1"
+        queue = cast("dict[str, object]", seen["queue"])
+        tenants = cast("list[dict[str, object]]", queue["tenants"])
+        assert [(one["tenant"], one["waiting"], one["running"]) for one in tenants] == [
+            ("key:bob", 1, 0),
+            ("key:ann", 0, 1),
+        ]
+        assert seen["role"] == "admin"
+        (hint,) = cast("list[dict[str, object]]", seen["anomalies"])
+        assert (hint["kind"], hint["node"], hint["model"]) == ("slow_decode", "n1", MODEL)
+        happened = [one["event"] for one in cast("list[dict[str, object]]", seen["events"])]
+        assert happened == ["runtime_loading", "runtime_odd", "node_joined"]
+        stopped = await call(stage, "root", "DELETE", f"/roost/v1/requests/{rows[1]['id']}")
+        assert stopped.status == 202
+        await call(stage, "root", "POST", "/roost/v1/nodes/n1/drain")
+        theirs = data(await call(stage, "ann", "GET", "/roost/v1/observability"))
+        names = [one["event"] for one in cast("list[dict[str, object]]", theirs["events"])]
+        assert "operated" not in names
+        assert "runtime_odd" in names
+        assert theirs["role"] == "user"
+        assert b"key:bob" not in msgspec.json.encode(theirs)
 
 
 async def test_what_nobody_can_do_is_refused_with_who_can(keyed: Stage) -> None:

@@ -116,6 +116,11 @@ class Relay:
         return self._outcome
 
     @property
+    def state(self) -> str:
+        """What it waits for or is at, in words; "" before anybody has said."""
+        return self._state
+
+    @property
     def decided(self) -> bool:
         """Whether it has ended, or will with a failure once its writer is free."""
         return self._outcome is not None or self._verdict is not None

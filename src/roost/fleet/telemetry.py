@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -51,6 +52,8 @@ class RowView(msgspec.Struct, frozen=True):
     """One request; figures that are not known, or not yet, are None.
 
     `started_ms` is wall time. The rate of a prefill counts only tokens that were computed.
+    `phase_seconds` is since when it is in its state. `doing` says the same of one that runs in
+    words: its place in the queue, how far a load or its prompt has come.
     """
 
     id: RequestId
@@ -65,6 +68,9 @@ class RowView(msgspec.Struct, frozen=True):
     first_output_seconds: float | None = None
     prefill_tokens_per_second: float | None = None
     decode_tokens_per_second: float | None = None
+    tenant: TenantId = TenantId("")
+    phase_seconds: float = 0.0
+    doing: str = ""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -87,9 +93,11 @@ class _Row:
     arrived_s: float
     started_ms: int
     shown: bool
+    since_s: float
     state: RowState = "waiting"
     node: NodeId | None = None
     held_s: float | None = None
+    text_s: float | None = None
     reason: str = ""
     ended_s: float | None = None
     ending: Ended | None = None
@@ -123,18 +131,20 @@ class Telemetry:
         shown = self._shown < self._settings.active
         self._shown += shown
         name = str(model)[:MODEL_CHARS_MAX]
-        self._running[request] = _Row(request, tenant, name, now, unix_ms, shown)
+        self._running[request] = _Row(request, tenant, name, now, unix_ms, shown, now)
 
     def on_started(self, request: RequestId, node: NodeId, now: float) -> None:
         """It holds a slot; after a loss of its runtime it may do so again."""
         row = self._running[request]
         row.node, row.held_s = node, now
         if row.state == "waiting":
-            row.state = "prefill"
+            row.state, row.since_s = "prefill", now
 
-    def on_first_text(self, request: RequestId) -> None:
-        """Its answer has begun."""
-        self._running[request].state = "streaming"
+    def on_first_text(self, request: RequestId, now: float) -> None:
+        """Its answer has begun, or goes on after a loss."""
+        row = self._running[request]
+        if row.text_s is None:
+            row.text_s, row.state, row.since_s = now, "streaming", now
 
     def on_finished(self, request: RequestId, reason: str) -> None:
         """The model is done, for this reason; its client has still to hear the end."""
@@ -159,6 +169,7 @@ class Telemetry:
         if row.shown:
             self._shown -= 1
             row.state, row.ended_s, row.ending = _state(ending, row.reason), now, ending
+            row.since_s = now
             self._recent.append(row)
 
     def totals(self) -> Totals:
@@ -177,15 +188,20 @@ class Telemetry:
         )
 
     def rows(
-        self, tenant: TenantId | None, now: float, spent: Mapping[RequestId, Usage]
+        self,
+        tenant: TenantId | None,
+        now: float,
+        spent: Mapping[RequestId, Usage],
+        doing: Mapping[RequestId, str] = MappingProxyType({}),
     ) -> tuple[RowView, ...]:
         """What runs, oldest first, then what ended, newest first; `tenant` None has everybody's.
 
-        `spent` has what those that run have spent so far, as far as anybody knows.
+        `spent` has what those that run have spent so far, as far as anybody knows, and `doing` what
+        they are at.
         """
         rows = [*(row for row in self._running.values() if row.shown), *reversed(self._recent)]
         mine = [row for row in rows if tenant in (None, row.tenant)]
-        return tuple(_view(row, now, spent.get(row.id)) for row in mine)
+        return tuple(_view(row, now, spent.get(row.id), doing.get(row.id, "")) for row in mine)
 
 
 def _state(ending: Ended, reason: str) -> RowState:
@@ -194,13 +210,13 @@ def _state(ending: Ended, reason: str) -> RowState:
     return _BY_REASON.get(reason, "done") if ending.outcome in _COMPLETED else "error"
 
 
-def _view(row: _Row, now: float, spent: Usage | None) -> RowView:
+def _view(row: _Row, now: float, spent: Usage | None, doing: str) -> RowView:
     ending, end_s = row.ending, now if row.ended_s is None else row.ended_s
     usage = None
     if row.held_s is not None:
         # What has not held a slot has spent nothing that anybody counted.
         usage = ending.usage if ending is not None else spent
-    first_s = None if ending is None else ending.first_text_s
+    first_s = row.text_s if ending is None else ending.first_text_s
     return RowView(
         row.id,
         row.model,
@@ -213,6 +229,9 @@ def _view(row: _Row, now: float, spent: Usage | None) -> RowView:
         usage.completion_tokens if usage else None,
         round(first_s - row.arrived_s, 3) if first_s is not None else None,
         *_rates(row),
+        row.tenant,
+        round(now - row.since_s, 3),
+        doing if ending is None else "",
     )
 
 

@@ -96,6 +96,8 @@ class Gateway:
         dice = random.Random()
         coordinator = Coordinator(settings.fleet, dice)
         self.mind = Mind(coordinator, self.metrics, self._log, settings.telemetry)
+        # From here on what is said of the fleet is kept for those who look on.
+        self._log = self.mind.log
         self._tasks = Tasks()
         self._reattach = Reattach(settings.reattach, self.metrics, settings.places.base_path)
         lifelines = Lifelines(self.mind, settings.idempotency, self._reattach)

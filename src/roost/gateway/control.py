@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost import __version__
+from roost.fleet.hints import runtime_hints
 from roost.fleet.memory_views import MemoryView, memory_of
 from roost.fleet.promises import promises_of
 from roost.fleet.runtime_views import RuntimeLine, backend_samples, runtime_lines
+from roost.fleet.tenant_views import by_tenant
 from roost.gateway.control_words import (
     HEADERS,
     LIMITS,
@@ -86,13 +88,19 @@ class Control:
         # A tenant sees its own requests; of others' it does not even learn that they exist.
         tenant = None if call.role == ADMIN else call.tenant
         spent = {request: turn.spent for request, turn in mind.turns.items()}
+        doing = {request: turn.relay.state for request, turn in mind.turns.items()}
+        live = [turn.terms.tenant for turn in mind.turns.values()]
         return {
             "schema_version": SCHEMA_VERSION,
             "observed_at_ms": _unix_ms(),
             "server_started_ms": self._started_ms,
             "uptime_seconds": round(mind.now_s - self._started_s, 3),
             "totals": mind.telemetry.totals(),
-            "requests": mind.telemetry.rows(tenant, mind.now_s, spent),
+            "requests": mind.telemetry.rows(tenant, mind.now_s, spent, doing),
+            "role": call.role,
+            "queue": by_tenant(mind.coordinator.queue(mind.now_s), live, tenant),
+            "events": mind.happenings.rows(everything=tenant is None),
+            "anomalies": list(runtime_hints(nodes)),
             "backends": list(backend_samples(runtime_lines(nodes))),
             "memory": memory,
             "backend_observed_at_ms": max(seen, default=None),

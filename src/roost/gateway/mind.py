@@ -16,9 +16,11 @@ import msgspec
 
 from roost.fleet import refusals
 from roost.fleet.abilities import Abilities
+from roost.fleet.happenings import Happenings
 from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
 from roost.gateway import accounts, perform
 from roost.gateway.alarm import Alarm
+from roost.gateway.chronicle import Chronicle
 
 if TYPE_CHECKING:
     from roost.core.events import Finished, Started
@@ -53,7 +55,8 @@ class Mind:
         self.coordinator = coordinator
         self.telemetry = Telemetry(telemetry or TelemetrySettings())
         self.metrics = metrics
-        self.log = log
+        self.happenings = Happenings()
+        self.log = Chronicle(log, self.happenings)
         self._abilities = Abilities()
         self.links: dict[NodeId, NodeLink] = {}
         self.turns: dict[RequestId, Turn] = {}
@@ -137,7 +140,7 @@ class Mind:
     def first_token(self, turn: Turn) -> None:
         """The current attempt has produced its first answer text."""
         request = turn.terms.request_id
-        self.telemetry.on_first_text(request)
+        self.telemetry.on_first_text(request, self.now_s)
         self._feed(self.coordinator.on_first_token(request, turn.attempt, self.now_s))
 
     def gap(self, seconds: float) -> None:
@@ -206,6 +209,8 @@ class Mind:
             self.metrics("roost_runtime_load_seconds", runtime.model).observe(runtime.load_s or 0.0)
         for (model, kind), begins in link.oddities.news(message.status.runtimes):
             self.log.warning("runtime_odd", node=link.node, model=model, kind=kind, begins=begins)
+        for event, level, facts in link.report_news.news(message.status):
+            self.log.keep(level, event, {"node": link.node, **facts})
         self._abilities.on_report(link.node, message.status)
         self._feed(self.coordinator.on_node_status(link.node, message.seq, message.status, now))
         if link.node in self._awaited:

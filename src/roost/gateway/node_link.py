@@ -14,6 +14,7 @@ from roost.core.fence import Epoch, Fence, Life
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure, RoostError
 from roost.fleet.oddities import Oddities
+from roost.fleet.report_news import ReportNews
 from roost.wire.codec import FRAME_MAX_BYTES
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
@@ -133,6 +134,7 @@ class NodeLink:
         self._backends: dict[str, str] = {}
         self._ready: frozenset[RuntimeId | None] = frozenset()
         self.oddities = Oddities()
+        self.report_news = ReportNews()
         self._clock = loop.time
         self._heard_every_s = settings.link.ping_s / 4
         self._heard_s = loop.time()

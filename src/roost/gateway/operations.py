@@ -16,7 +16,6 @@ from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.ordering import ORDERS, Ordering
 from roost.gateway.pulling import cancel_pull, pull_onto
 from roost.gateway.reattach import STREAM
-from roost.observe import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from roost.gateway.mind import Mind
     from roost.gateway.reattach import Reattach
     from roost.gateway.routes import Call, Routes
+    from roost.observe.logs import Log
 
 ADMIN = "admin"
 NO_REQUEST = Failure("not_found", "No request of this id is known; receipts are kept for a day.")
@@ -95,7 +95,7 @@ class Operations:
             if verb in ORDERS:
                 self._ordering.order(call, name, verb)
                 return
-        change_node(call, self._view, self._park)
+        change_node(call, self._view, self._park, self._mind.log)
 
     def end_pull(self, call: Call) -> None:
         """DELETE /roost/v1/nodes/{id}/pull/{job}: have a node give up what it fetches."""
@@ -122,7 +122,7 @@ class Operations:
 
 
 def change_node(
-    call: Call, view: Callable[[str], NodeView | None], park: Callable[[str, str], None]
+    call: Call, view: Callable[[str], NodeView | None], park: Callable[[str, str], None], log: Log
 ) -> None:
     """Answer POST /roost/v1/nodes/{id}/drain and …/undrain with the node as it is after that.
 
@@ -135,6 +135,6 @@ def change_node(
     elif verb not in VERBS or view(name) is None:
         call.exchange.fail(NO_NODE)
     else:
-        logs.get().info("operated", by=call.tenant, what=verb, node=name)
+        log.info("operated", by=call.tenant, what=verb, node=name)
         park(name, verb)
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view(name)))

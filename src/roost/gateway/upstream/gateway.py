@@ -163,7 +163,7 @@ class UpstreamGateway:
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view))
 
     def _node(self, call: Call) -> None:
-        change_node(call, self._view, self._park)
+        change_node(call, self._view, self._park, self._log)
 
     def _park(self, name: str, verb: str) -> None:
         self._proxy.park(name, parked=verb == DRAIN)
