@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import psutil
 
 from roost.backends.base import Runtime, StartSettings
 from roost.backends.command import Command
+from roost.backends.command_once import CommandOnce
 from roost.backends.host import Hosted
 from roost.backends.host_runtime import HostedRuntime
 from roost.backends.llama_runtime import LlamaRuntime
@@ -111,7 +114,56 @@ def toy(folder: Path, **model: object) -> Subject:
     )
 
 
-RUNNER = Path(__file__).parents[2] / "docs/examples/runner.py"
+EXAMPLES = Path(__file__).parents[2] / "docs/examples"
+ONCE = EXAMPLES / "once.py"
+OPTIONS = {
+    "temperature": ["--temperature", "{value}"],
+    "seed": ["--seed", "{value}"],
+    "ignore_eos": ["--ignore-eos"],
+}
+COUNTS = {"prompt_tokens": "Prompt: {count} tokens", "completion_tokens": "Answer: {count} tokens"}
+
+
+def once(folder: Path, *argv: str, **card: object) -> Subject:
+    """Give the backend of programs that answer once, with the documented example or another."""
+    path = folder / "once.toml"
+    told = {
+        "backend": "command_once",
+        "argv": argv
+        or (sys.executable, "-S", str(ONCE), "--seconds", "0.001", "--max-tokens", "{max_tokens}"),
+        "ctx": 1024,
+    }
+    path.write_text("\n".join(f"{name} = {toml(value)}" for name, value in (told | card).items()))
+    found = msgspec.structs.replace(
+        fake_manifest(folder), path=str(path), format="command_once", add_bos=False
+    )
+    key = key_of("command_once", ctx=1024)
+    return Subject(CommandOnce(), key, found, settings_in(folder))
+
+
+def rewrite(subject: Subject, text: str) -> None:
+    """Put another text into the subject's card."""
+    Path(subject.manifest.path).write_text(text)
+
+
+def compiled(name: str, folder: Path) -> str | None:
+    """Build an example in C and give its program; None where there is no compiler."""
+    compiler, program = shutil.which("cc"), folder / name
+    if compiler is None:
+        return None
+    flags = ("-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program))
+    subprocess.run([compiler, *flags, str(EXAMPLES / f"{name}.c")], check=True, timeout=50)
+    return str(program)
+
+
+def toml(value: object) -> str:
+    """Write a value of a card."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {toml(one)}" for name, one in value.items()) + "}"
+    return json.dumps(value)
+
+
+RUNNER = EXAMPLES / "runner.py"
 
 
 def runner(folder: Path, *argv: str, **card: object) -> Subject:

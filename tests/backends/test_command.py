@@ -10,7 +10,7 @@ import pytest
 
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
-from tests.backends.subjects import runner
+from tests.backends.subjects import rewrite, runner
 from tests.children import living
 
 CLAIMED = ("concurrent_streams", "cancel", "exact_token_count", "replay")
@@ -74,8 +74,3 @@ async def test_a_card_that_is_gone_or_for_others_is_told(tmp_path: Path) -> None
     assert "for another backend" in await load_failure(subject)
     rewrite(subject, "nonsense")
     assert "cannot be read" in await load_failure(subject)
-
-
-def rewrite(subject: Subject, text: str) -> None:
-    """Put another text into the subject's card."""
-    Path(subject.manifest.path).write_text(text)

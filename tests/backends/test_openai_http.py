@@ -128,6 +128,7 @@ CALL = Message("assistant", "", calls=(ToolCall("c", "f", "{}"),))
     "request_",
     [
         asked(top_logprobs=1),
+        asked(counts=True),
         asked(constraint=JsonAny()),
         asked(continuation=Continuation((1,), "d")),
         asked(TokensPrompt((1, 2))),

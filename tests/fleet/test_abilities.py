@@ -74,6 +74,7 @@ def test_a_lack_is_named_with_its_field_and_backend() -> None:
         ),
         (msgspec.structs.replace(TEXT, constraint=Grammar("")), "grammar", "grammar"),
         (msgspec.structs.replace(TEXT, sampling=BIASED), "logit_bias", "logit_bias"),
+        (msgspec.structs.replace(TEXT, counts=True), "exact_token_count", "messages"),
     ],
 )
 def test_formats_and_biases_need_their_claims(

@@ -64,6 +64,7 @@ def check_claimed(request: GenerateRequest, claims: Capabilities) -> None:
     for asked, claimed, what, param in (
         (request.top_logprobs is not None, claims.logprobs, "log probabilities", "logprobs"),
         (request.sampling.logit_bias, claims.logit_bias, "biases of tokens", "logit_bias"),
+        (request.counts, claims.exact_token_count, "counts of tokens", "messages"),
         (isinstance(constraint, Grammar), claims.grammar, "grammars", "grammar"),
         (
             isinstance(constraint, (JsonAny, JsonSchema)),

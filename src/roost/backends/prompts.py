@@ -59,17 +59,22 @@ class Prompts:
         if isinstance(prompt, TextPrompt):
             checks.check_size(request, [prompt.text], longest, ctx)
             return Prompted(bos + await self._tokenize([prompt.text], special=False))
-        rendered = await self._rendered(prompt, exact=request.constraint is not None)
+        exact = request.constraint is not None
+        rendered = await rendered_by(self._renderer, prompt, exact=exact)
         checks.check_size(request, rendered.pieces, longest, ctx)
         tokens = await self._tokenize(rendered.pieces, special=True)
         # Many templates print the BOS themselves, and a second one makes models stutter.
         tokens = tokens if tokens[: len(bos)] == bos else bos + tokens
         return Prompted(tokens, rendered.reading, rendered.schema)
 
-    async def _rendered(self, prompt: ChatPrompt, *, exact: bool) -> Rendered:
-        if self._renderer is None:
-            message = "The model has no chat template: it can complete text, but it cannot chat."
-            raise fail("unsupported", message, param="messages")
-        # A date without a time, so that the same conversation has the same prefix all day.
-        today = dt.datetime.now().astimezone().date().isoformat()
-        return await self._renderer.render(prompt, today, exact=exact)
+
+async def rendered_by(
+    renderer: Renderer | None, prompt: ChatPrompt, *, exact: bool = False
+) -> Rendered:
+    """Render a conversation; raises `unsupported` where there is no template, as no renderer."""
+    if renderer is None:
+        message = "The model has no chat template: it can complete text, but it cannot chat."
+        raise fail("unsupported", message, param="messages")
+    # A date without a time, so that the same conversation has the same prefix all day.
+    today = dt.datetime.now().astimezone().date().isoformat()
+    return await renderer.render(prompt, today, exact=exact)

@@ -41,6 +41,12 @@ def _command(_llama_server_path: str) -> Backend:
     return Command()
 
 
+def _command_once(_llama_server_path: str) -> Backend:
+    from roost.backends.command_once import CommandOnce
+
+    return CommandOnce()
+
+
 def _openai_http(_llama_server_path: str) -> Backend:
     from roost.backends.openai_http import OpenaiHttp
 
@@ -95,6 +101,7 @@ _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
     "command": _Entry(_command, _own, ("command",), {"cpu": 1}),
+    "command_once": _Entry(_command_once, _own, ("command_once",), {"cpu": 1}),
     "openai_http": _Entry(_openai_http, _own, ("openai_http",), {"cpu": 1}, external=True),
     **_hosted("roost.backends.transformers", ("safetensors",), _TRANSFORMERS),
     **_hosted("roost.backends.toy", ("toy",), {"cpu": 1}),

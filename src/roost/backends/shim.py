@@ -44,6 +44,10 @@ class Log:
                 self._begin_anew()
             self._size += os.write(self._fd, data)
 
+    def close(self) -> None:
+        """Write nothing more."""
+        os.close(self._fd)
+
     def _begin_anew(self) -> None:
         names = [self._path, *(f"{self._path}.{number}" for number in range(1, self._kept + 1))]
         if self._kept == 0:

@@ -6,26 +6,42 @@
     ctx = 4096                               ctx = 131072
 
 A card is TOML. It is installed as a model is, and names what serves it: a program that speaks the
-protocol of runners, or somebody else's server.
+protocol of runners, one that answers one request and ends (`command_once`), or somebody else's
+server.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from roost.errors import fail
 
 CARD_MAX_BYTES = 64 * 1024
-CARDS = ("command", "openai_http")
+CARDS = ("command", "command_once", "openai_http")
 """What `backend` may say: the formats of models that are cards."""
+
+Asked = Literal[
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "ignore_eos",
+]
+"""What a client may ask for and a program may be told."""
 
 _URL = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(/[A-Za-z0-9._~/-]*)?")
 _Ctx: TypeAlias = Annotated[int, msgspec.Meta(ge=2, le=100_000_000)]
 _Path: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(/.*)?$")]
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+_Bytes: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**30)]
+_Mark: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
 class Runner(
@@ -48,6 +64,45 @@ class Runner(
     control_tokens: tuple[str, ...] = ()
 
 
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the output of a program that answers one request is read.
+
+    The answer lies behind the text `after` and before the text `before`, "" for all of it.
+    `prompt_tokens` and `completion_tokens` are texts with `{count}` that the program writes behind
+    the answer, or on its standard error; "" where it tells no counts.
+    """
+
+    after: _Mark = ""
+    before: _Mark = ""
+    prompt_tokens: _Mark = ""
+    completion_tokens: _Mark = ""
+
+
+class Once(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="command_once"
+):
+    """A model of which a program answers one request and ends.
+
+    In `argv` the names `{path}`, `{ctx}`, `{threads}`, `{max_tokens}`, `{prompt}` and
+    `{prompt_file}` are filled in; without the last two the prompt is its standard input. `options`
+    are the words that tell it what a client asks for, with `{value}`; whatever has none is refused.
+    A process ends after `time_limit_s` and may write `output_max_bytes`. The other fields are those
+    of `Runner`.
+    """
+
+    argv: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    ctx: _Ctx
+    path: _Path = ""
+    chat_template: str | None = None
+    bos: str = ""
+    eos: str = ""
+    control_tokens: tuple[str, ...] = ()
+    options: dict[Asked, tuple[str, ...]] = {}
+    output: Output = Output()
+    time_limit_s: _Seconds = 600.0
+    output_max_bytes: _Bytes = 1024 * 1024
+
+
 class Remote(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="openai_http"
 ):
@@ -64,7 +119,7 @@ class Remote(
     ca_file: _Path = ""
 
 
-Card: TypeAlias = Runner | Remote
+Card: TypeAlias = Runner | Once | Remote
 
 
 def is_card(head: bytes) -> bool:
@@ -80,7 +135,21 @@ def read_card(data: bytes) -> Card:
         raise fail("bad_request", f"The card is no TOML: {error}.") from None
     except msgspec.ValidationError as error:
         raise fail("bad_request", f"The card is wrong: {error}.") from None
-    if isinstance(card, Remote) and not _URL.fullmatch(card.url):
-        message = "The card is wrong: url is http://HOST[:PORT][/PATH] or https://…"
-        raise fail("bad_request", message)
+    if wrong := _wrong(card):
+        raise fail("bad_request", f"The card is wrong: {wrong}.")
     return card
+
+
+def _wrong(card: Card) -> str:
+    """Say what no type can say of a card, "" where nothing is wrong."""
+    if isinstance(card, Remote) and not _URL.fullmatch(card.url):
+        return "url is http://HOST[:PORT][/PATH] or https://…"
+    if isinstance(card, Once):
+        if not any("{max_tokens}" in word for word in card.argv):
+            return "argv needs {max_tokens}, since a program has to keep to the limit of a request"
+        if "{" in card.argv[0]:
+            return "argv begins with the program itself"
+        for mark in (card.output.prompt_tokens, card.output.completion_tokens):
+            if mark and (mark.count("{count}") != 1 or mark.startswith("{count}")):
+                return "a count is a text with one {count} in it, and not at its beginning"
+    return ""

@@ -32,6 +32,7 @@ LOGPROBS = Need("logprobs", "logprobs", "log probabilities")
 BIASES = Need("logit_bias", "logit_bias", "biases of tokens")
 GRAMMAR = Need("grammar", "grammar", "grammars")
 JSON = Need("json_schema", "response_format", "answers in JSON")
+COUNTS = Need("exact_token_count", "messages", "counts of tokens")
 
 
 def needs_of(request: GenerateRequest) -> tuple[Need, ...]:
@@ -44,6 +45,7 @@ def needs_of(request: GenerateRequest) -> tuple[Need, ...]:
         (BIASES, bool(request.sampling.logit_bias)),
         (GRAMMAR, isinstance(held_to, Grammar)),
         (JSON, isinstance(held_to, (JsonAny, JsonSchema))),
+        (COUNTS, request.counts),
     )
     return tuple(need for need, wanted in asked if wanted)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.core.card import Card, Runner
+from roost.core.card import Card, Remote, Runner
 from roost.store.vocabulary import Facts
 
 ASKED = ("chat", "completion")
@@ -10,17 +10,18 @@ ASKED = ("chat", "completion")
 
 def facts_of(card: Card) -> Facts:
     """Take the facts from a card; one without a template is for completions alone."""
-    if not isinstance(card, Runner):
+    if isinstance(card, Remote):
         # A server renders its own template, which nobody here ever sees.
         ctx = card.ctx
         return Facts("", "openai_http", ctx_train=ctx, chat_template="", tasks=ASKED, remote=True)
     return Facts(
-        format="command",
+        format="command" if isinstance(card, Runner) else "command_once",
         ctx_train=card.ctx,
         chat_template=card.chat_template,
         bos=card.bos,
         eos=card.eos,
-        add_bos=card.add_bos,
+        # A program that tokenises by itself puts the first token before a prompt by itself too.
+        add_bos=isinstance(card, Runner) and card.add_bos,
         control_tokens=card.control_tokens,
         tasks=ASKED if card.chat_template is not None else ("completion",),
     )

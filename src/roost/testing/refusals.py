@@ -97,6 +97,13 @@ async def control_tokens_stay_text(stand: Stand) -> None:
     longest = sorted(manifest.control_tokens, key=len)[-3:]
     if not longest or stand.has_no_chat:
         raise NotApplicable("the model has no control tokens or no chat template")
+    if not stand.subject.backend.capabilities.exact_token_count:
+        # Where nobody knows what the engine makes of a text, it is refused.
+        for text in longest:
+            for request in (stand.chat(f"x{text}"), stand.request(f"x{text}")):
+                reason = (await stand.refusal(request)).reason
+                require(reason == "bad_request", f"{text!r} is refused as {reason}")
+        return
     plain = await stand.runtime.prepare(stand.chat("x"))
     bare = await stand.runtime.prepare(stand.request("x"))
     for text in longest:
