@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost import __version__
 from roost.core.ids import ModelId
 from roost.dialects.openai_errors import model_not_found
 from roost.dialects.openai_models import model_body, models_body
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from roost.observe.metrics import Instrument
 
 _RANK: dict[LinkState, int] = {"alive": 3, "suspect": 2, "stale": 1, "dead": 0}
-_ABOUT = msgspec.json.encode(
-    {"roost": __version__, "openai": "/v1", "health": "/health", "fleet": "/roost/v1/fleet"}
-)
 
 
 class Admin:
@@ -43,7 +39,6 @@ class Admin:
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
-        routes.add("GET", "/", self.root)
         routes.add("GET", "/health", self.health)
         routes.add("GET", "/ready", self.ready)
         routes.add("GET", "/metrics", self.metrics)
@@ -51,10 +46,6 @@ class Admin:
         routes.add("GET", "/v1/models/{rest}", self.model)
         routes.add("GET", "/roost/v1/fleet", self.fleet)
         routes.add("GET", "/roost/v1/placement", self.placement)
-
-    def root(self, call: Call) -> None:
-        """GET /: static, without data."""
-        call.exchange.reply(200, JSON_BODY, _ABOUT)
 
     def health(self, call: Call) -> None:
         """GET /health: the process lives."""

@@ -40,6 +40,7 @@ from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
 from roost.gateway.operations import Operations
 from roost.gateway.ordering import Ordering
+from roost.gateway.pages import COORDINATOR, HOME, Pages, WebFile, read_web
 from roost.gateway.reattach import Reattach
 from roost.gateway.responses import ROOT as RESPONSES
 from roost.gateway.responses import Responses
@@ -125,11 +126,12 @@ class Gateway:
         """Bind and accept clients and nodes."""
         app = guarded(self._websocket, self._gate, websocket=self._admit)
         settings = self._settings
+        web = await asyncio.to_thread(read_web)
         self.front = await open_front(
             app,
             settings.listener,
             settings.limits,
-            direct=self._routes(),
+            direct=self._routes(web),
             errors=errors_by_path(
                 settings.places.base_path,
                 errors_under(settings.places.inside),
@@ -197,8 +199,10 @@ class Gateway:
         await self._tasks.close()
         await self._generation.close()
 
-    def _routes(self) -> Routes:
+    def _routes(self, web: dict[str, WebFile]) -> Routes:
         routes = Routes(self._gate, self._settings.places)
+        pages = [*HOME.items(), *COORDINATOR.items()]
+        Pages(web, pages, self._settings.places.base_path).add_to(routes)
         self._admin.add_to(routes)
         Operations(self.mind, self._reattach, self._ordering).add_to(routes)
         Control(self.mind).add_to(routes)

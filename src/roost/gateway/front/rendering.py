@@ -32,6 +32,7 @@ _PHRASES = {
     202: "Accepted",
     204: "No Content",
     304: "Not Modified",
+    307: "Temporary Redirect",
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",

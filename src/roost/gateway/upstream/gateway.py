@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost import __version__
 from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
 from roost.gateway.failures import errors_under
 from roost.gateway.front.access import Authorise, Gate, allowed, anyone
@@ -19,6 +18,7 @@ from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.front.server import Front, open_front
 from roost.gateway.operations import DRAIN, change_node
+from roost.gateway.pages import HOME, Pages, WebFile, read_web
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.gateway.upstream.client import ClientLimits
@@ -33,10 +33,6 @@ from roost.observe.metrics import CONTENT_TYPE, Metrics
 
 if TYPE_CHECKING:
     from roost.fleet.views import NodeView
-
-_ABOUT = msgspec.json.encode(
-    {"roost": __version__, "openai": "/v1", "health": "/health", "fleet": "/roost/v1/fleet"}
-)
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True):
@@ -81,11 +77,12 @@ class UpstreamGateway:
     async def open(self) -> Front:
         """Bind, accept clients and begin to probe."""
         settings = self._settings
+        web = await asyncio.to_thread(read_web)
         self.front = await open_front(
             _no_asgi,
             settings.listener,
             settings.limits,
-            direct=self._routes(),
+            direct=self._routes(web),
             errors=errors_under(settings.places.inside),
         )
         for server in self._proxy.servers.current:
@@ -138,10 +135,11 @@ class UpstreamGateway:
         self._proxy.close()
         return drained
 
-    def _routes(self) -> Routes:
-        routes = Routes(self._gate, self._settings.places)
+    def _routes(self, web: dict[str, WebFile]) -> Routes:
+        places = self._settings.places
+        routes = Routes(self._gate, places)
+        Pages(web, HOME.items(), places.base_path).add_to(routes)
         self._proxy.add_to(routes, self._tasks)
-        routes.add("GET", "/", lambda call: call.exchange.reply(200, JSON_BODY, _ABOUT))
         routes.add(
             "GET", "/health", lambda call: call.exchange.reply(200, JSON_BODY, _status("ok"))
         )

@@ -1,0 +1,1 @@
+"""VALUE: the files of the web pages, served as they lie here; there is no build step."""
