@@ -34,10 +34,11 @@ def order(
     *,
     force: bool = False,
     wait_s: float = 0.0,
+    keep_s: float | None = None,
 ) -> str:
     """Give a node an order and return its job."""
     job = f"job-{next(_jobs)}"
-    node.take(node.agent.on_order(Order(job, model, what, force, wait_s), node.now))
+    node.take(node.agent.on_order(Order(job, model, what, force, wait_s, keep_s), node.now))
     return job
 
 

@@ -10,7 +10,7 @@ from roost.node.effects import Unload
 from roost.node.ledger import RoomSettings
 from roost.node.stays import LINGER_S, StaySettings
 from tests.node.kit import ANSWER, FIRST, MODEL, OTHER, SETTINGS, Node, offer
-from tests.node.test_orders import order, runtime
+from tests.node.test_orders import order, runtime, seen
 
 
 def keeping(keep_alive_s: float, **models: float) -> Node:
@@ -118,3 +118,21 @@ def test_a_pin_goes_with_the_model() -> None:
     node.take(node.agent.on_models([offer(MODEL), offer(OTHER)], node.now))
     node.serve(1)
     assert not runtime(node).pinned
+
+
+def test_a_model_may_have_a_time_of_its_own_by_order() -> None:
+    """It counts more than the settings, until the next word about it."""
+    node = keeping(60.0)
+    node.serve(1)
+    assert seen(node, order(node, "unpin", keep_s=5.0)).done
+    assert runtime(node).unload_in_s == 5.0
+    assert seen(node, order(node, "pin")).done
+    assert runtime(node).unload_in_s is None
+    assert seen(node, order(node, "unpin", keep_s=300.0)).done
+    assert runtime(node).unload_in_s == 300.0
+    assert seen(node, order(node, "unpin")).done
+    assert runtime(node).unload_in_s == 60.0
+    order(node, "unpin", keep_s=5.0)
+    assert (node.agent.next_tick() or 0.0) <= node.now + 5.0
+    node.tick(5.5)
+    assert Unload(FIRST) in node.all

@@ -185,7 +185,8 @@ class ModelOffer(msgspec.Struct, frozen=True):
     as long as that is equal, one that runs is as good as a new one; "" where nobody knows.
     `workspace_bytes` is its scratch space, and
     `measured_bytes` what a runtime of it was seen to take in all, here and with these options.
-    `device` is the memory that takes it.
+    `device` is the memory that takes it, and `architecture` the name of the model's kind, "" where
+    nobody knows.
     """
 
     model: ModelId
@@ -205,6 +206,7 @@ class ModelOffer(msgspec.Struct, frozen=True):
     workspace_bytes: int | None = None
     measured_bytes: int | None = None
     device: str = "host"
+    architecture: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

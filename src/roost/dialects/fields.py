@@ -42,7 +42,7 @@ def mapping(fields: JsonObject, name: str, path: str = "") -> JsonObject:
     raise wrong(path + name, "an object", value)
 
 
-def whole(fields: JsonObject, name: str, low: int, high: int | None) -> int | None:
+def whole(fields: JsonObject, name: str, low: int, high: int | None, path: str = "") -> int | None:
     """Read a whole number from `low` to `high` (None: without end); None where it is absent."""
     value = fields.get(name)
     if value is None:
@@ -50,18 +50,18 @@ def whole(fields: JsonObject, name: str, low: int, high: int | None) -> int | No
     number = _whole(value)
     if number is None or number < low or (high is not None and number > high):
         upper = f"from {low} to {high}" if high is not None else f"of at least {low}"
-        raise wrong(name, f"a whole number {upper}", value)
+        raise wrong(path + name, f"a whole number {upper}", value)
     return number
 
 
-def number(fields: JsonObject, name: str, low: float, high: float) -> float | None:
+def number(fields: JsonObject, name: str, low: float, high: float, path: str = "") -> float | None:
     """Read a finite number from `low` to `high`; None where it is absent."""
     value = fields.get(name)
     if value is None:
         return None
     # The range is compared before converting: a large int has no float, and NaN fails every range.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise wrong(name, f"a number from {low:g} to {high:g}", value)
+        raise wrong(path + name, f"a number from {low:g} to {high:g}", value)
     return float(value)
 
 

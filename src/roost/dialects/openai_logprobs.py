@@ -25,11 +25,19 @@ def finite(logprob: float) -> float:
 
 def chat_logprobs(choices: Iterable[TokenChoice]) -> bytes:
     """Encode the `logprobs` object of a chat; `bytes` are raw, also of partial characters."""
-    content = [
+    return escape_line_ends(_encode(_Content(_listed(choices))))
+
+
+def plain_logprobs(choices: Iterable[TokenChoice]) -> bytes:
+    """Encode the list that is in such an object alone, as Ollama has it."""
+    return escape_line_ends(_encode(_listed(choices)))
+
+
+def _listed(choices: Iterable[TokenChoice]) -> list[_Choice]:
+    return [
         _Choice(*_entry(choice.chosen), [_Entry(*_entry(token)) for token in choice.top])
         for choice in choices
     ]
-    return escape_line_ends(_encode(_Content(content)))
 
 
 class _Entry(msgspec.Struct, gc=False):

@@ -15,6 +15,7 @@ import msgspec
 from roost.core.request import GenerateRequest, Prompt, Sampling
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject
+from roost.dialects.ollama_stay import Stay
 from roost.dialects.responses_wishes import Wishes
 from roost.errors import fail
 
@@ -61,7 +62,8 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     `include_usage` asks for a usage chunk at the end of a stream; other replies always have usage.
     `model_as_sent` is None where the client named no model and the default applies. `choices` are
     the answers that are asked for, to all prompts together. With `echo` each repeats its prompt.
-    `thoughts` is whether the model's thoughts are told, `wishes` what else is asked of a response.
+    `thoughts` is whether the model's thoughts are told, `wishes` what else is asked of a response,
+    `stay` what is asked for the model itself.
     """
 
     stream: bool = False
@@ -72,6 +74,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     thoughts: bool = True
     wishes: Wishes | None = None
     echo: bool = False
+    stay: Stay | None = None
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -121,18 +124,18 @@ def read_cache_key(body: JsonObject) -> str:
     return key if len(key) <= CACHE_KEY_CHARS_MAX else ""
 
 
-def read_sampling(body: JsonObject) -> Sampling:
-    """Read how tokens are drawn; absent fields stay None."""
-    seed = fields.whole(body, "seed", -(2**63), 2**63 - 1)
-    top_k = fields.whole(body, "top_k", -1, 1_000_000)
+def read_sampling(body: JsonObject, path: str = "") -> Sampling:
+    """Read how tokens are drawn, from fields at `path`; absent ones stay None."""
+    seed = fields.whole(body, "seed", -(2**63), 2**63 - 1, path)
+    top_k = fields.whole(body, "top_k", -1, 1_000_000, path)
     return Sampling(
-        temperature=fields.number(body, "temperature", 0, 2),
-        top_p=fields.number(body, "top_p", 0, 1),
+        temperature=fields.number(body, "temperature", 0, 2, path),
+        top_p=fields.number(body, "top_p", 0, 1, path),
         top_k=None if top_k is None else max(0, top_k),
-        min_p=fields.number(body, "min_p", 0, 1),
+        min_p=fields.number(body, "min_p", 0, 1, path),
         seed=None if seed is None else seed % 2**32,
-        presence_penalty=fields.number(body, "presence_penalty", -2, 2),
-        frequency_penalty=fields.number(body, "frequency_penalty", -2, 2),
+        presence_penalty=fields.number(body, "presence_penalty", -2, 2, path),
+        frequency_penalty=fields.number(body, "frequency_penalty", -2, 2, path),
         logit_bias=_read_biases(body),
     )
 
@@ -149,18 +152,17 @@ def read_max_tokens(body: JsonObject, *names: str) -> int | None:
     return min(limits[0], MAX_TOKENS_CAP) if limits and limits[0] > 0 else None
 
 
-def read_stop(body: JsonObject) -> tuple[str, ...]:
-    """Read the stop strings: absent, null and [] are none, a string is a list of one."""
+def read_stop(body: JsonObject, path: str = "") -> tuple[str, ...]:
+    """Read the stop strings at `path`: absent, null and [] are none, a string is a list of one."""
     value = body.get("stop")
     stops = value if isinstance(value, list) else [] if value is None else [value]
     for stop in stops:
         if not isinstance(stop, str) or not 1 <= len(stop) <= STOP_CHARS_MAX:
             wanted = f"a string or a list of strings, each of 1 to {STOP_CHARS_MAX} characters"
-            raise fields.wrong("stop", wanted, stop)
+            raise fields.wrong(f"{path}stop", wanted, stop)
     if len(stops) > STOPS_MAX:
-        raise fail(
-            "bad_request", f"'stop' may hold {STOPS_MAX} strings, got {len(stops)}.", param="stop"
-        )
+        message = f"'{path}stop' may hold {STOPS_MAX} strings, got {len(stops)}."
+        raise fail("bad_request", message, param=f"{path}stop")
     return tuple(stops)
 
 

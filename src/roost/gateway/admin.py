@@ -101,17 +101,17 @@ class Admin:
 
     def models(self, call: Call) -> None:
         """GET /v1/models."""
-        call.exchange.reply(200, JSON_BODY, models_body(self._listed()))
+        call.exchange.reply(200, JSON_BODY, models_body(self.listed()))
 
     def model(self, call: Call) -> None:
         """GET /v1/models/{id}; the id may hold slashes and colons, encoded or not."""
-        for offer in self._listed():
+        for offer in self.listed():
             if offer.model == call.rest:
                 call.exchange.reply(200, JSON_BODY, model_body(offer))
                 return
         call.exchange.fail(model_not_found(call.rest))
 
-    def _listed(self) -> list[ModelOffer]:
+    def listed(self) -> list[ModelOffer]:
         """What can be asked for at any address, other names behind the models' own."""
         served = [one for one in self._mind.coordinator.models() if one.serves == "all"]
         known = {offer.model: offer for offer in served}

@@ -38,6 +38,7 @@ from roost.gateway.lifelines import Lifelines
 from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
+from roost.gateway.ollama import OllamaViews
 from roost.gateway.operations import Operations
 from roost.gateway.ordering import Ordering
 from roost.gateway.pages import COORDINATOR, HOME, Pages, WebFile, read_web
@@ -217,6 +218,9 @@ class Gateway:
         routes.add("POST", f"{MESSAGES}/count_tokens", self._generation.count)
         routes.add("POST", RESPONSES, self._generation.responses)
         self._responses.add_to(routes)
+        routes.add("POST", "/api/chat", self._generation.ollama_chat)
+        routes.add("POST", "/api/generate", self._generation.ollama_generate)
+        OllamaViews(self.mind, self._admin.listed).add_to(routes)
         return routes
 
     def _caps(self) -> Caps:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
-from roost.dialects import anthropic_reply, responses_reply
+from roost.dialects import anthropic_reply, ollama_reply, responses_reply
 from roost.dialects.anthropic_reply import CountBody, MessageBody, MessageStream
 from roost.dialects.choice import Choice
+from roost.dialects.ollama_reply import OllamaBody, OllamaStream
 from roost.dialects.openai_chat_reply import ChatBody, ChatStream, chat_ends
 from roost.dialects.openai_completions_reply import (
     CompletionBody,
@@ -17,12 +19,16 @@ from roost.dialects.openai_completions_reply import (
 )
 from roost.dialects.responses_reply import ResponseBody, ResponseStream
 from roost.gateway.chorus import Ends
+from roost.gateway.front.rendering import JSON_LINES
 from roost.gateway.parsing import Api
-from roost.gateway.scribe import StreamVoice, WholeVoice
+from roost.gateway.scribe import EVENTS, Manner, StreamVoice, WholeVoice
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How one API is spoken: the voices of a choice, and how a reply of several ends, if it may."""
+    """How one API is spoken: the voices of a choice, and how a reply of several ends, if it may.
+
+    `manner` is how its streams go over HTTP.
+    """
 
     name: str
     api: Api
@@ -30,6 +36,7 @@ class Dialect(msgspec.Struct, frozen=True):
     stream_voice: Callable[[Choice], StreamVoice]
     whole_voice: Callable[[Choice], WholeVoice]
     ends: Callable[[Choice], Ends] | None = None
+    manner: Manner = EVENTS
 
 
 CHAT = Dialect("openai", "chat", "chatcmpl-", ChatStream, ChatBody, chat_ends)
@@ -40,4 +47,21 @@ MESSAGES = Dialect("anthropic", "messages", anthropic_reply.ID_PREFIX, MessageSt
 COUNT = Dialect("anthropic", "count_tokens", anthropic_reply.ID_PREFIX, MessageStream, CountBody)
 RESPONSES = Dialect(
     "responses", "responses", responses_reply.ID_PREFIX, ResponseStream, ResponseBody
+)
+_LINES = Manner(tuple(JSON_LINES), timed=True)
+OLLAMA_CHAT = Dialect(
+    "ollama",
+    "ollama_chat",
+    ollama_reply.ID_PREFIX,
+    partial(OllamaStream, shape="chat"),
+    partial(OllamaBody, shape="chat"),
+    manner=_LINES,
+)
+OLLAMA_GENERATE = Dialect(
+    "ollama",
+    "ollama_generate",
+    ollama_reply.ID_PREFIX,
+    partial(OllamaStream, shape="generate"),
+    partial(OllamaBody, shape="generate"),
+    manner=_LINES,
 )

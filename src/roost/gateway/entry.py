@@ -24,7 +24,14 @@ from roost.gateway.asked import (
 )
 from roost.gateway.lifelines import Held
 from roost.gateway.parsing import Measured
-from roost.gateway.scribe import StreamScribe, StreamVoice, WholeScribe, WholeVoice
+from roost.gateway.scribe import (
+    EVENTS,
+    Manner,
+    StreamScribe,
+    StreamVoice,
+    WholeScribe,
+    WholeVoice,
+)
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turn import Turn
 
@@ -50,7 +57,7 @@ class Order(msgspec.Struct, frozen=True):
 
     `stream` makes a voice: a reader that is replaced hears one of its own, for the turn's is not
     at its end then. `whole` is None for a stream. `outlet` stands between the client and the
-    scribe, where a dialect tells failures in its own words.
+    scribe, where a dialect tells failures in its own words. `manner` is how streams go over HTTP.
     """
 
     dialect: str
@@ -61,6 +68,7 @@ class Order(msgspec.Struct, frozen=True):
     stream: Callable[[], StreamVoice]
     whole: WholeVoice | None = None
     outlet: Callable[[Reader], Outlet] | None = None
+    manner: Manner = EVENTS
 
 
 class Entry:
@@ -96,9 +104,9 @@ class Entry:
         outlet = lifelines.outlet(held, relay, base, numbered=reel is not None)
         scribe: StreamScribe | WholeScribe
         if order.whole is None:
-            scribe = StreamScribe(outlet, order.stream())
+            scribe = StreamScribe(outlet, order.stream(), order.manner)
         else:
-            scribe = WholeScribe(outlet, order.whole)
+            scribe = WholeScribe(outlet, order.whole, order.manner)
         turn = Turn(order.request, terms, relay, scribe, order.dialect)
         reader.watcher = turn
         return turn

@@ -10,20 +10,33 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from roost.core.events import Finished, Usage
 from roost.core.request import ChatPrompt, GenerateRequest, Message, Terms
 from roost.dialects.choice import Choice
 from roost.dialects.responses_request import going_on
-from roost.errors import Failure, RoostError
+from roost.errors import Failure, RoostError, fail
 from roost.fleet.relay import RelaySettings
 from roost.gateway.asked import CONTEXT_HEADER, KEY_HEADER, asked_trimming
 from roost.gateway.choices import Choices, check_alone, echoed
-from roost.gateway.dialects import CHAT, COMPLETIONS, COUNT, MESSAGES, RESPONSES, Dialect
+from roost.gateway.dialects import (
+    CHAT,
+    COMPLETIONS,
+    COUNT,
+    MESSAGES,
+    OLLAMA_CHAT,
+    OLLAMA_GENERATE,
+    RESPONSES,
+    Dialect,
+)
 from roost.gateway.entry import Entry, Order, terms_of
+from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.identity import talk_of
 from roost.gateway.lifelines import Held
 from roost.gateway.parser import Parser
 from roost.gateway.parsing import Job, Outcome, Parsed, measured, parse
 from roost.gateway.responses import BACKGROUND_S
+from roost.gateway.scribe import EVENTS
+from roost.gateway.staying import Staying
 
 if TYPE_CHECKING:
     from roost.core.ids import ConversationKey
@@ -83,6 +96,7 @@ class Generation:
         self._lifelines = lifelines
         self._entry = Entry(mind, lifelines, identity)
         self._choices = Choices(mind)
+        self._staying = Staying(mind)
 
     def chat(self, call: Call) -> None:
         """POST /v1/chat/completions."""
@@ -103,6 +117,14 @@ class Generation:
     def responses(self, call: Call) -> None:
         """POST /v1/responses."""
         self._begin(call, RESPONSES)
+
+    def ollama_chat(self, call: Call) -> None:
+        """POST /api/chat."""
+        self._begin(call, OLLAMA_CHAT)
+
+    def ollama_generate(self, call: Call) -> None:
+        """POST /api/generate."""
+        self._begin(call, OLLAMA_GENERATE)
 
     def use(self, settings: GenerationSettings) -> None:
         """Serve what comes from now on by these."""
@@ -158,8 +180,25 @@ class Generation:
         except RoostError as error:
             self._entry.refuse(call, dialect.name, error.failure)
             return
-        if not self._entry.answered(call, asked.held, dialect.name, outcome.ignored):
+        ignored, stay = outcome.ignored, outcome.options.stay
+        if stay is not None and stay.unloads:
+            self._unload(call, asked)
+            return
+        if stay is not None and stay.keep_s is not None and not self._staying.heeds(call):
+            ignored = (*ignored, "keep_alive")
+        if not self._entry.answered(call, asked.held, dialect.name, ignored):
             self._arrive(call, asked)
+
+    def _unload(self, call: Call, asked: _Asked) -> None:
+        failure = self._staying.unload(call, asked.sent.request.model)
+        if failure is not None:
+            self._entry.refuse(call, asked.dialect.name, failure)
+            return
+        body = asked.dialect.whole_voice(self._choice(asked)).event(Finished("stop", Usage()))
+        if asked.sent.options.stream:
+            call.exchange.reply(200, list(asked.dialect.manner.headers), body + b"\n")
+        else:
+            call.exchange.reply(200, JSON_BODY, body)
 
     def _asked(self, call: Call, dialect: Dialect, sent: Parsed, own: GenerateRequest) -> _Asked:
         twins, fields = sent.twins, call.exchange.fields
@@ -171,6 +210,9 @@ class Generation:
         held = self._lifelines.asked(call, sent.fingerprint, twins.reattach_s, streamed=streamed)
         if sent.options.choices > 1:
             check_alone(held)
+        if dialect.manner is not EVENTS and held.window_s is not None:
+            message = "Lines have no numbers, so a stream of this API cannot be attached to again."
+            raise fail("unsupported", message, param="x-roost-reattach-s")
         if wishes is not None and wishes.background:
             held = msgspec.structs.replace(held, window_s=BACKGROUND_S)
         terms = terms_of(call, twins, sent.request.max_tokens, sent.prompt)
@@ -180,24 +222,33 @@ class Generation:
             fields.get(CONTEXT_HEADER), twins.context, by_default=self._settings.trims
         )
         # Clients of the other APIs shorten their history by themselves when they are refused.
-        sent = _trimming(sent) if trims and dialect is CHAT else sent
+        sent = _trimming(sent) if trims and dialect in (CHAT, OLLAMA_CHAT) else sent
         return _Asked(dialect, sent, terms, held, talk_of(terms, session), own)
 
     def _arrive(self, call: Call, asked: _Asked) -> None:
-        sent, terms = asked.sent, asked.terms
-        reply_id = asked.dialect.id_prefix + terms.request_id
-        first = Choice(
-            *(reply_id, int(time.time()), str(sent.request.model), sent.options),
-            echo=echoed(sent.options, sent.request.prompt),
-        )
+        sent, terms, relay = asked.sent, asked.terms, self._settings.relay
+        first = self._choice(asked)
         if sent.options.wishes is not None:
             self._respond(call, asked, first)
             return
         if sent.options.choices == 1:
-            self._mind.arrive(self._turn(call, asked, first, self._settings.relay))
+            turn = self._turn(call, asked, first, relay)
+            stay = sent.options.stay
+            if stay is not None and self._staying.heeds(call):
+                turn.keeper = self._staying.keeper(stay)
+            self._mind.arrive(turn)
             return
-        relay = self._settings.relay
         self._choices.begin(call.exchange, asked.dialect, (sent, terms), first, relay)
+
+    def _choice(self, asked: _Asked) -> Choice:
+        sent = asked.sent
+        return Choice(
+            asked.dialect.id_prefix + asked.terms.request_id,
+            int(time.time()),
+            str(sent.request.model),
+            sent.options,
+            echo=echoed(sent.options, sent.request.prompt),
+        )
 
     def _respond(self, call: Call, asked: _Asked, choice: Choice) -> None:
         """Let a response arrive, and keep it where that is wished."""
@@ -224,6 +275,7 @@ class Generation:
             relay,
             stream=lambda: dialect.stream_voice(choice),
             whole=None if streamed else dialect.whole_voice(choice),
+            manner=dialect.manner,
         )
         turn = self._entry.turn(call, order)
         if asked.talk is not None:

@@ -13,6 +13,11 @@ import msgspec
 from roost.core.ids import ModelId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Prompt, TextPrompt, TokensPrompt
 from roost.dialects.anthropic_request import read_count, read_message
+from roost.dialects.ollama_request import (
+    read_ollama_chat,
+    read_ollama_generate,
+    untagged,
+)
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_options import ReplyOptions, Translated
@@ -21,7 +26,15 @@ from roost.errors import Failure, RoostError, fail
 from roost.fleet.affinity import chain, spoken
 from roost.gateway.asked import Twins, twins
 
-Api: TypeAlias = Literal["chat", "completions", "messages", "count_tokens", "responses"]
+Api: TypeAlias = Literal[
+    "chat",
+    "completions",
+    "messages",
+    "count_tokens",
+    "responses",
+    "ollama_chat",
+    "ollama_generate",
+]
 
 
 class Reader(Protocol):
@@ -38,7 +51,12 @@ READERS: dict[Api, Reader] = {
     "messages": read_message,
     "count_tokens": read_count,
     "responses": read_response,
+    "ollama_chat": read_ollama_chat,
+    "ollama_generate": read_ollama_generate,
 }
+
+TAGGING: frozenset[Api] = frozenset({"ollama_chat", "ollama_generate"})
+"""APIs whose clients add a tag to names that have none."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -141,6 +159,9 @@ def of_real_model(request: GenerateRequest, aliases: dict[str, str]) -> Generate
 
 
 def _with_model(request: GenerateRequest, job: Job) -> GenerateRequest:
+    if request.model and job.api in TAGGING:
+        model = ModelId(untagged(request.model, job.aliases))
+        request = msgspec.structs.replace(request, model=model)
     if request.model:
         return of_real_model(request, job.aliases)
     if not job.default_model:

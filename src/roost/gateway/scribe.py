@@ -35,6 +35,16 @@ if TYPE_CHECKING:
     from roost.gateway.turn import Turn
 
 
+class Manner(msgspec.Struct, frozen=True):
+    """How an API's streams go over HTTP; one that is `timed` is told how long each part took."""
+
+    headers: tuple[tuple[bytes, bytes], ...] = tuple(EVENT_STREAM)
+    timed: bool = False
+
+
+EVENTS = Manner()
+
+
 class StreamVoice(Protocol):
     """How a dialect says a stream."""
 
@@ -134,6 +144,29 @@ def facts(turn: Turn) -> dict[str, Fact]:
     return known
 
 
+def closing_facts(turn: Turn, manner: Manner) -> dict[str, Fact]:
+    """Return the facts for the last of an answer, with times in nanoseconds where they are told.
+
+    Each is from one thing that this gateway saw to the next: arrival, slot, first text, end.
+    """
+    known = facts(turn)
+    if not manner.timed:
+        return known
+    age_s, started_s, first_s = turn.age_s, turn.started_s, turn.first_text_s
+    known["total_ns"] = _ns(age_s)
+    if started_s is not None:
+        known["load_ns"] = _ns(started_s - turn.arrived_s)
+        ended_s = turn.arrived_s + age_s
+        known["prefill_ns"] = _ns((ended_s if first_s is None else first_s) - started_s)
+        if first_s is not None:
+            known["decode_ns"] = _ns(ended_s - first_s)
+    return known
+
+
+def _ns(seconds: float) -> int:
+    return round(max(0.0, seconds) * 1e9)
+
+
 def _lost(dispatch: Dispatch, started: Started) -> int:
     """Count what a home that had kept its word would have spared this turn."""
     return lost_tokens(dispatch.placement, dispatch.home_tokens, started.cached_tokens)
@@ -148,10 +181,11 @@ def fact_headers(turn: Turn) -> Headers:
 
 
 class StreamScribe:
-    """Writes a server-sent event stream."""
+    """Writes a stream, of server-sent events or of what else its API has."""
 
-    def __init__(self, exchange: Outlet, voice: StreamVoice) -> None:
+    def __init__(self, exchange: Outlet, voice: StreamVoice, manner: Manner = EVENTS) -> None:
         self._exchange = exchange
+        self._manner = manner
         self._voice = voice
         self._told: Started | None = None
 
@@ -165,7 +199,7 @@ class StreamScribe:
         exchange, voice = self._exchange, self._voice
         match effect:
             case Commit():
-                exchange.start(200, EVENT_STREAM + fact_headers(turn))
+                exchange.start(200, [*self._manner.headers, *fact_headers(turn)])
                 exchange.write(self._started(turn) + voice.head())
             case Send():
                 self._send(turn, effect)
@@ -196,7 +230,7 @@ class StreamScribe:
             if isinstance(event, Mark):
                 pieces.append(self._voice.comment(event.text))
             elif isinstance(event, Finished):
-                self._voice.roost_extra(facts(turn))
+                self._voice.roost_extra(closing_facts(turn, self._manner))
                 pieces.append(self._voice.finish(event))
             else:
                 pieces.append(self._voice.event(event))
@@ -213,8 +247,9 @@ class StreamScribe:
 class WholeScribe:
     """Writes one JSON body once everything is known; until then every error keeps its status."""
 
-    def __init__(self, exchange: Outlet, voice: WholeVoice) -> None:
+    def __init__(self, exchange: Outlet, voice: WholeVoice, manner: Manner = EVENTS) -> None:
         self._exchange = exchange
+        self._manner = manner
         self._voice = voice
 
     @property
@@ -237,7 +272,7 @@ class WholeScribe:
     def _send(self, turn: Turn, effect: Send) -> None:
         said = [event for event in effect.events if not isinstance(event, Mark)]
         started: list[StreamEvent] = [] if turn.started is None else [_of(turn.started, turn)]
-        self._voice.roost_extra(facts(turn))
+        self._voice.roost_extra(closing_facts(turn, self._manner))
         try:
             body = b"".join(map(self._voice.event, started + said))
         except RoostError as error:

@@ -138,6 +138,7 @@ class Turn:
         self._spoke = False
         self.spent = Usage()
         self.arrived_s = self._loop.time()
+        self.started_s: float | None = None
         self.first_text_s: float | None = None
         self.last_text_s: float | None = None
         self.sent_s: float | None = None
@@ -165,6 +166,11 @@ class Turn:
         """The answer as its client may bring it back."""
         reading = self.started.reading if self.started is not None else None
         return spoken(read_answer(self.answer, reading, finished))
+
+    @property
+    def age_s(self) -> float:
+        """For how long it has been here."""
+        return self._loop.time() - self.arrived_s
 
     @property
     def attempt(self) -> int:
@@ -253,7 +259,7 @@ class Turn:
                     self.replays += 1
                 else:
                     cached = event.cached_tokens
-                    self.started = event
+                    self.started, self.started_s = event, self._loop.time()
                     self._spend(prompt_tokens=cached, cached_tokens=cached)
                 listener.started(self, event)
             case PrefillProgress() if not self._resumes:

@@ -4,7 +4,7 @@
     unload  done once the runtime is gone; one in use goes if it falls idle in the time given, and
             otherwise stays as it is: whoever types a name should not break off answers, nor have
             those wait who come next. `force` does, and takes pinned ones too
-    pin     done at once, and so is unpin
+    pin     done at once, and so is unpin, which may say how long the model stays unused
 
 After every event of the agent the open orders are looked at; there are none almost always.
 """
@@ -104,7 +104,7 @@ class Orders:
             case "pin":
                 workshop.stays.pin(model, runtime)
             case "unpin":
-                workshop.stays.unpin(model, runtime)
+                workshop.stays.unpin(model, runtime, order.keep_s)
             case "unload" if workshop.stays.is_pinned(model) and runtime and not order.force:
                 return PINNED
             case "load" if draining:

@@ -213,6 +213,7 @@ class Shelf:
             workspace_bytes=found.workspace_bytes,
             measured_bytes=expected_bytes(self._known, key, found.total_bytes),
             device=self._memories.get(backend, HOST),
+            architecture=model.architecture,
         )
 
     def _backend_name(self, model: Manifest) -> str:

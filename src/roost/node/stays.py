@@ -2,8 +2,8 @@
 
 A pin is of a model and holds until it is taken off, or the node ends: its runtime makes room for
 nobody and is not unloaded by time. Other models go once nobody has used them for as long as they
-are kept, and never before they have stayed as long as the ledger says: who loads for a minute what
-is unloaded after a second does nothing else.
+are kept, by an operator's last word or else by the settings, and never before they have stayed as
+long as the ledger says: who loads for a minute what is unloaded after a second does nothing else.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Stays:
         self._ledger = ledger
         self._floors = floors
         self._pins: set[ModelId] = set()
+        self._own: dict[ModelId, float] = {}
 
     def is_pinned(self, model: ModelId) -> bool:
         """Whether the model's runtime, if there is one, stays."""
@@ -51,9 +52,12 @@ class Stays:
         if runtime is not None:
             self._ledger.pin(runtime, pinned=True)
 
-    def unpin(self, model: ModelId, runtime: RuntimeId | None) -> None:
-        """Let this model go like others."""
+    def unpin(self, model: ModelId, runtime: RuntimeId | None, keep_s: float | None = None) -> None:
+        """Let this model go like others, or once nobody has used it for a time of its own."""
         self._pins.discard(model)
+        self._own.pop(model, None)
+        if keep_s is not None:
+            self._own[model] = keep_s
         if runtime is not None:
             self._ledger.pin(runtime, pinned=False)
 
@@ -63,8 +67,9 @@ class Stays:
             self._ledger.pin(runtime, pinned=True)
 
     def keep_only(self, models: Container[ModelId]) -> None:
-        """Take the pins off models that are not installed any more."""
+        """Forget what was said of models that are not installed any more."""
         self._pins = {model for model in self._pins if model in models}
+        self._own = {model: keep_s for model, keep_s in self._own.items() if model in models}
 
     def left_s(self, floor: Floor, now: float) -> float | None:
         """How long until the runtime goes if nobody comes; None while it is not to go."""
@@ -82,7 +87,8 @@ class Stays:
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def _until_s(self, floor: Floor) -> float | None:
-        keep_s = self._settings.models.get(floor.model, self._settings.keep_alive_s)
+        model, settings = floor.model, self._settings
+        keep_s = self._own.get(model, settings.models.get(model, settings.keep_alive_s))
         if keep_s < 0 or floor.streams or floor.is_retiring:
             return None
         return self._ledger.rests_until_s(floor.runtime, max(keep_s, LINGER_S))

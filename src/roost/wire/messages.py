@@ -202,7 +202,8 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
     """An operator wants this done with a model; the node's reports say under `job` what came of it.
 
     A model in use is unloaded if it falls idle within `wait_s`, and with `force` at once, with
-    whatever runs on it. Only nodes whose reports have `orders` understand it.
+    whatever runs on it. One that is unpinned stays for `keep_s` when nobody uses it, None for as
+    long as its node keeps others. Only nodes whose reports have `orders` understand it.
     """
 
     job: str
@@ -210,6 +211,7 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
     what: OrderKind
     force: bool = False
     wait_s: float = 0.0
+    keep_s: float | None = None
 
 
 class StateOrder(msgspec.Struct, frozen=True, tag="state_order"):

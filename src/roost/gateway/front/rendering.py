@@ -24,6 +24,9 @@ EVENT_STREAM: Headers = [
 ]
 """Headers without which a reverse proxy holds a stream back and releases it in one lump."""
 
+JSON_LINES: Headers = [(b"content-type", b"application/x-ndjson"), *EVENT_STREAM[1:]]
+"""The same for a stream of lines, each of which is JSON."""
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 _PHRASES = {
