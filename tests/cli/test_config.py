@@ -103,8 +103,8 @@ def test_options_of_single_models_stand_on_the_common_ones() -> None:
     }
     settings = load({}, flags, "", Machine(8, "/x")).settings
     assert own_options(settings) == {
-        "a": RuntimeOptions(7, 3, 256, 2),
-        "b": RuntimeOptions(100, 3, 256, 0),
+        "a": RuntimeOptions(7, 3, 256, 2, mode="auto"),
+        "b": RuntimeOptions(100, 3, 256, 0, mode="auto"),
     }
 
 

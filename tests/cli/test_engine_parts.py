@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.cli.engine_parts import options_of, own_options
+from roost.cli.engine_parts import options_of, own_options, sizes_of
 from roost.config.load import Machine, load
 from roost.core.engine import Engine, ExtraFile
 from roost.core.model import RuntimeOptions
@@ -22,7 +22,7 @@ def options(flags: dict[str, str]) -> RuntimeOptions:
 
 def test_nothing_said_is_nothing_asked() -> None:
     """The defaults of the settings are those of the engine."""
-    assert options({"step_budget_ms": "0"}) == RuntimeOptions(4096, 4, 256, 0)
+    assert options({"step_budget_ms": "0"}) == RuntimeOptions(4096, 4, 256, 0, mode="auto")
     assert options({}).engine == Engine(step_budget_ms=300)
 
 
@@ -48,8 +48,11 @@ def test_settings_are_options(tmp_path: Path) -> None:
             "projector": str(files[2]),
             "adapters": f"{files[0]}=0.25,{files[1]}",
             "llama_args": "--numa,isolate",
+            "pooling": "cls",
+            "mode": "embed",
         }
     )
+    assert found.mode == "embed"
     assert found.engine == Engine(
         threads_batch=2,
         ubatch=32,
@@ -65,6 +68,7 @@ def test_settings_are_options(tmp_path: Path) -> None:
         projector=p,
         adapters=(msgspec.structs.replace(a, scale=0.25), b),
         arguments=("--numa", "isolate"),
+        pooling="cls",
     )
 
 
@@ -95,3 +99,16 @@ def test_what_cannot_be_is_refused_at_the_start(flags: dict[str, str], why: str)
         options(flags)
     assert caught.value.failure.reason == "bad_request"
     assert why in caught.value.failure.message
+
+
+def test_sizes_of_vectors_are_said_of_all_or_of_one() -> None:
+    """Between spaces or commas; what is no size is refused with what was written."""
+    flags = {"vector_sizes": "64", "model_options": "a.vector_sizes=768 256,b.ctx=7"}
+    found = sizes_of(load({}, flags, "", Machine(8, "/x")).settings)
+    assert found == {"": (64,), "a": (768, 256)}
+    file = '[models.c.options]\nvector_sizes = ["768", "256"]'
+    assert sizes_of(load({}, {}, file, Machine(8, "/x")).settings) == {"c": (768, 256)}
+    for wrong in ("0", "x", "1000001", "-1", "8 x"):
+        with pytest.raises(RoostError) as caught:
+            sizes_of(load({}, {"vector_sizes": wrong + ","}, "", Machine(8, "/x")).settings)
+        assert "whole numbers from 1 to 1000000" in caught.value.failure.message

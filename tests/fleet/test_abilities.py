@@ -10,6 +10,7 @@ from roost.core.ids import ModelId, NodeId
 from roost.core.machine import Memory, Processor
 from roost.core.request import (
     ChatPrompt,
+    EmbedPrompt,
     GenerateRequest,
     Grammar,
     JsonAny,
@@ -26,6 +27,18 @@ CHAT = GenerateRequest(ModelId("m"), ChatPrompt((Message("user", "hello"),)))
 TEXT = GenerateRequest(ModelId("m"), TextPrompt("hello"))
 BIASED = Sampling(logit_bias=((1, 1.0),))
 SURE = msgspec.structs.replace(CHAT, top_logprobs=0)
+
+
+VECTORS = GenerateRequest(ModelId("m"), EmbedPrompt(("hello",)))
+EIGHT = GenerateRequest(ModelId("m"), EmbedPrompt(("hello",), dimensions=8))
+
+
+def embeds(*sizes: int, model: str = "m", says: bool = True) -> NodeStatus:
+    """A node with one model for vectors of these sizes, on a backend that can chat as well."""
+    status = report("chat", "completion", "embeddings", model=model, says=says)
+    (offer,) = status.models
+    offer = msgspec.structs.replace(offer, mode="embed", vector_sizes=sizes, has_chat=False)
+    return msgspec.structs.replace(status, models=(offer,))
 
 
 def report(*claims: str, model: str = "m", has_chat: bool = True, says: bool = True) -> NodeStatus:
@@ -153,3 +166,45 @@ def test_few_models_are_named() -> None:
         node = NodeId(f"n{number}")
         abilities.on_report(node, report("chat", model=f"t{number}"))
     assert refused(abilities, CHAT).endswith("can: `t0`, `t1`, `t2`, `t3`, `t4`.")
+
+
+def test_texts_and_vectors_are_asked_of_different_models() -> None:
+    """What a backend could do does not matter where its runtime is for something else."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report("chat", "completion", "embeddings"))
+    abilities.on_report(TWO, embeds(16, model="v"))
+    assert refused(abilities, VECTORS) == (
+        "The model `m` says texts and makes no vectors (its `mode` is generate). "
+        "Models here that can: `v`."
+    )
+    of_v = msgspec.structs.replace(VECTORS, model=ModelId("v"))
+    assert abilities.judge(of_v) == Verdict(unfit=frozenset())
+    for request in (CHAT, TEXT):
+        failure = abilities.judge(msgspec.structs.replace(request, model=ModelId("v"))).failure
+        assert failure is not None
+        assert failure.param == "model"
+        assert failure.message.startswith("The model `v` makes vectors and says no texts")
+        assert failure.message.endswith("Models here that can: `m`.")
+
+
+def test_a_node_that_knows_no_vectors_is_not_asked_for_any() -> None:
+    """It says nothing of what its models are for, and would close the link over the request."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report(says=False))
+    assert refused(abilities, VECTORS)
+    abilities.on_report(TWO, embeds(16, says=False))
+    assert abilities.judge(VECTORS) == Verdict(unfit=frozenset({ONE}))
+    assert abilities.judge(CHAT) == Verdict(unfit=frozenset({TWO}))
+
+
+def test_sizes_are_asked_of_those_who_have_them() -> None:
+    """A size that one of two can make goes there; one that nobody can is refused with the sizes."""
+    abilities = Abilities()
+    abilities.on_report(ONE, embeds(16))
+    failure = abilities.judge(EIGHT).failure
+    assert failure is not None
+    assert failure.param == "dimensions"
+    assert "have 16 numbers" in failure.message
+    abilities.on_report(TWO, embeds(16, 8))
+    assert abilities.judge(EIGHT) == Verdict(unfit=frozenset({ONE}))
+    assert abilities.judge(VECTORS) == Verdict(unfit=frozenset())

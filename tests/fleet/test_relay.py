@@ -16,6 +16,7 @@ from roost.core.events import (
     TokenChoice,
     TokenLogprob,
     Usage,
+    Vectors,
 )
 from roost.errors import Failure
 from roost.fleet.relay import Relay, RelaySettings, merged
@@ -88,6 +89,20 @@ def test_not_streamed_never_commits_early() -> None:
     assert not machine.committed
     assert machine.on_event(FINISHED, 103.0) == [Commit(), Send((Delta("ab", 2), FINISHED))]
     assert machine.on_written(103.1) == [Done()]
+
+
+def test_vectors_are_collected_and_made_anew_after_a_loss() -> None:
+    """Until the last of them nothing is said: another attempt makes all of them, once."""
+    machine = relay(streamed=False)
+    machine.on_events((Started(9, 0, 0), Vectors(1, b"lost")), 0.1)
+    machine.on_event(Failed(LOST), 0.2)
+    assert not machine.answering
+    assert machine.on_restart("node_lost", 0.3) == []
+    machine.on_event(Vectors(1, b"one."), 0.4)
+    machine.on_event(Vectors(1, b"two."), 0.5)
+    (commit, send) = machine.on_event(FINISHED, 0.6)
+    assert commit == Commit()
+    assert send == Send((Vectors(1, b"one."), Vectors(1, b"two."), FINISHED))
 
 
 @pytest.mark.parametrize("streamed", [True, False])

@@ -64,9 +64,12 @@ class TestGateway:
         self, text: str, *, model: ModelId = MODEL, credit: int = 1000, tenant: str = "t"
     ) -> int:
         """Open a stream for this prompt."""
+        return self.ask_for(GenerateRequest(model, TextPrompt(text)), credit, tenant)
+
+    def ask_for(self, request: GenerateRequest, credit: int = 1000, tenant: str = "t") -> int:
+        """Open a stream for this request."""
         self._last_stream += 1
         number = self._last_stream
-        request = GenerateRequest(model, TextPrompt(text))
         self._pump.post(
             Open(StreamId(number), RequestId(f"r{number}"), TenantId(tenant), request, credit)
         )

@@ -56,7 +56,7 @@ MANIFEST = Manifest(
 PLAIN = Manifest(ModelId("plain"), "/models/p.gguf", size_bytes=7, digest="sha256:2")
 IRRELEVANT = {
     *("path", "files", "size_bytes", "source", "licence", "created_unix_s"),
-    *("weight_bytes", "widths", "ctx_train"),
+    *("weight_bytes", "widths", "ctx_train", "vector_sizes"),
 }
 """Where it lies and where it came from. The trained context counts as far as it bounds the other,
 and what lies in the files by their digest."""

@@ -72,6 +72,19 @@ class Always:
         return True
 
 
+class Seen(Always):
+    """Keeps what was said of models that backends were chosen for."""
+
+    def __init__(self, *backends: Recording) -> None:
+        super().__init__(*backends)
+        self.tasks: list[tuple[str, ...]] = []
+
+    def backend_of(self, model: Manifest) -> Recording:
+        """Give the first."""
+        self.tasks.append(model.tasks)
+        return super().backend_of(model)
+
+
 def _manifest(model: str = "m", ctx_train: int = 2048) -> Manifest:
     return Manifest(
         ModelId(model),
@@ -124,6 +137,31 @@ async def test_a_model_may_have_options_of_its_own() -> None:
     assert [(offer.slots, offer.ctx) for offer in shelf.offers()] == [(1, 64), (4, 2048)]
     await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
     assert backend.asked[0][0].options == own["m"]
+
+
+def test_a_model_is_for_what_it_was_made_for_or_what_is_said() -> None:
+    """One for vectors has no chat, and sizes; `mode` makes one of another that can say texts."""
+    made = msgspec.structs.replace(_manifest("v"), tasks=("embeddings",), vector_sizes=(8,))
+    chat = msgspec.structs.replace(_manifest("c"), tasks=("chat",), vector_sizes=(64,))
+    common = RuntimeOptions(mode="auto")
+    own = {"c": RuntimeOptions(mode="embed")}
+    start, seen = StartSettings(workdir="", log_path=""), Seen(Recording())
+
+    def offered(sizes: dict[str, tuple[int, ...]], **more: RuntimeOptions) -> list[object]:
+        settings = ShelfSettings(common, "/run", "/logs", start, "", more, sizes)
+        found = Shelf([_manifest(), made, chat], seen, settings).offers()
+        return [(one.mode, one.has_chat, one.max_token_bytes, one.vector_sizes) for one in found]
+
+    says, makes = ("generate", True, 12, ()), ("embed", False, 0, (8,))
+    assert offered({}) == [says, makes, says]
+    assert seen.tasks == [(), ("embeddings",), ("chat",)]
+    assert offered({"v": (8, 4)}, **own) == [
+        says,
+        ("embed", False, 0, (8, 4)),
+        ("embed", False, 0, (64,)),
+    ]
+    assert seen.tasks[3:] == [(), ("embeddings",), ("embeddings",)]
+    assert offered({"": (3,)}, v=RuntimeOptions(mode="generate"))[1] == says
 
 
 def _engines(backend: Recording, engine: Engine, kv: KvShape | None = None) -> Shelf:

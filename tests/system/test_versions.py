@@ -7,7 +7,10 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
+
 from roost.core.ids import NodeId
+from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.observe import logs
@@ -15,15 +18,15 @@ from roost.wire.memory import NodeConnection, memory_pair
 from roost.wire.messages import OLDEST, VERSION, Hello
 from tests.conftest import until
 from tests.gateway.conftest import Stage, ask, staged
-from tests.node.kit import MODEL, SETTINGS, offer
+from tests.node.kit import MODEL, OTHER, SETTINGS, offer
 from tests.node.tiny import TinyLaunch
 from tests.wire.old_version import OldLink
 
 
-def new_node(name: str) -> NodeLoop:
-    """Make a node of this release."""
+def new_node(name: str, *more: ModelOffer) -> NodeLoop:
+    """Make a node of this release, with `more` models than one."""
     hello = Hello(OLDEST, NodeId(name), name, f"{name}-life", "roost now", newest=VERSION)
-    agent = Agent(SETTINGS, [offer()])
+    agent = Agent(SETTINGS, [offer(), *more])
     return NodeLoop(agent, TinyLaunch(), hello, LoopSettings(), time.monotonic, logs.get())
 
 
@@ -35,9 +38,11 @@ def link_to(stage: Stage, *, old: bool) -> NodeConnection:
 
 
 @asynccontextmanager
-async def joined(stage: Stage, name: str, *, old: bool) -> AsyncIterator[NodeConnection]:
+async def joined(
+    stage: Stage, name: str, *more: ModelOffer, old: bool
+) -> AsyncIterator[NodeConnection]:
     """Run a node that has joined, for the length of a block; it drains at the end."""
-    node, link = new_node(name), link_to(stage, old=old)
+    node, link = new_node(name, *more), link_to(stage, old=old)
     async with asyncio.TaskGroup() as group:
         group.create_task(node.run())
         group.create_task(node.serve_link(link))
@@ -80,6 +85,22 @@ async def test_nodes_are_upgraded_one_after_the_other() -> None:
             await answered(stage)
         async with joined(stage, "a", old=False), joined(stage, "b", old=False):
             await answered(stage)
+
+
+async def test_a_node_of_the_old_release_is_not_asked_for_vectors() -> None:
+    """It would close the link over the request; it has its own, and a new node has both."""
+    vectors = msgspec.structs.replace(offer(OTHER), mode="embed", vector_sizes=(16,))
+    body = {"model": str(OTHER), "input": "x"}
+    async with staged() as stage, joined(stage, "a", vectors, old=True):
+        refused = await ask(stage.port, "POST", "/v1/embeddings", body)
+        assert refused.status == 400, refused
+        await answered(stage)
+        async with joined(stage, "b", vectors, old=False):
+            reply = await ask(stage.port, "POST", "/v1/embeddings", body)
+            # The tiny backend makes none: the request has come to it, and to nobody else.
+            assert b"The backend tiny makes no vectors." in reply.body
+            await answered(stage)
+        assert here(stage) == {"a"}
 
 
 async def test_the_gateway_is_upgraded_after_its_nodes() -> None:

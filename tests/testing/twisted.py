@@ -267,9 +267,11 @@ class TwistedRuntime:
         states = self.inner.states
         return TwistedStates(states, self.flaws.states) if states and self.flaws.states else states
 
-    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    async def tokenize(
+        self, inputs: Sequence[str | tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], ...]:
         """Give the inner runtime's tokens."""
-        return await self.inner.tokenize(texts)
+        return await self.inner.tokenize(inputs)
 
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Give the inner runtime's vectors, or such as are wrong."""

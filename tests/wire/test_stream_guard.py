@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, StreamEvent, Usage
+from roost.core.events import (
+    Delta,
+    Failed,
+    Finished,
+    PrefillProgress,
+    Started,
+    StreamEvent,
+    Usage,
+    Vectors,
+)
 from roost.core.ids import StreamId
 from roost.errors import Failure
 from roost.wire.messages import Events, Phase, Refused, Released
@@ -16,6 +25,7 @@ ONE = StreamId(1)
 FAILURE = Failure("runtime_died", "it died")
 STARTED, PREFILL, DELTA = Started(3, 0, 0), PrefillProgress(1, 3), Delta("a")
 DONE, FAILED = Finished("stop", Usage()), Failed(FAILURE)
+SOME = Vectors(1, bytes(4))
 RELEASED = Released(ONE, "done")
 
 
@@ -34,6 +44,8 @@ def _feed(guard: StreamGuard, *events: StreamEvent) -> str | None:
         (STARTED, DONE),
         (STARTED, FAILED),
         (PREFILL, DELTA, FAILED),
+        (STARTED, PREFILL, SOME, SOME, DONE),
+        (SOME, FAILED),
         (DELTA, DONE),
         (FAILED,),
         (DONE,),
@@ -58,6 +70,11 @@ def test_legal_orders(events: tuple[StreamEvent, ...]) -> None:
         (STARTED, DONE, DELTA),
         (FAILED, FAILED),
         (DONE, FAILED),
+        (SOME, DELTA),
+        (DELTA, SOME),
+        (SOME, STARTED),
+        (SOME, PREFILL),
+        (SOME, DONE, SOME),
     ],
 )
 def test_illegal_orders(events: tuple[StreamEvent, ...]) -> None:

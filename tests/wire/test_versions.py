@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.core.ids import NodeId, StreamId
+from roost.core.ids import ModelId, NodeId, StreamId
+from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
 from roost.wire import versions
 from roost.wire.codec import (
@@ -28,10 +29,11 @@ from roost.wire.messages import (
     Hello,
     Ping,
     Refused,
+    Status,
     Welcome,
 )
 from tests.wire.old_version import Frame, NotUnderstoodError, as_heard, recorded
-from tests.wire.test_codec import FROM_GATEWAY, FROM_NODE
+from tests.wire.test_codec import FROM_GATEWAY, FROM_NODE, OPEN_FOR_VECTORS, VECTORS
 
 SINCE_V1 = {"order", "cancel_pull"}
 """Kinds of messages that version 1 does not know; they are said to nobody who has not asked."""
@@ -165,6 +167,19 @@ def test_version_1_nodes_understand_this_gateways_messages(message: FromGateway)
             as_heard("gateway", message)
     else:
         assert decode_from_gateway(msgspec.msgpack.encode(as_heard("gateway", message)))
+
+
+def test_vectors_are_nothing_for_version_1() -> None:
+    """It would close the link over them; what a node of today reports of its models, it reads."""
+    with pytest.raises(NotUnderstoodError):
+        as_heard("gateway", OPEN_FOR_VECTORS)
+    with pytest.raises(NotUnderstoodError):
+        as_heard("node", VECTORS)
+    offer = ModelOffer(ModelId("m"), 1, 512, mode="embed", vector_sizes=(384,))
+    heard = as_heard("node", Status(1, NodeStatus((offer,), (), 0, 1)))
+    assert decode_from_node(msgspec.msgpack.encode(heard)) == Status(
+        1, NodeStatus((ModelOffer(ModelId("m"), 1, 512),), (), 0, 1)
+    )
 
 
 NEW_VALUES = st.recursive(

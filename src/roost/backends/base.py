@@ -72,13 +72,15 @@ class Prepared(msgspec.Struct, frozen=True):
     `tokens` is the whole prompt with BOS exactly once; `limit` is how many tokens may be generated
     so that prompt + answer fit the slot (`min(max_tokens, ctx - len(tokens))`, at least 1). The
     tokens of a continuation come last, and its limit may be 0. `reading` says how the answer's text
-    is to be read; None where all of it is text.
+    is to be read; None where all of it is text. One for vectors has the tokens of its `inputs`, and
+    no prompt.
     """
 
     request: GenerateRequest
     tokens: tuple[int, ...]
     limit: int
     reading: Reading | None = None
+    inputs: tuple[tuple[int, ...], ...] = ()
 
 
 class SlotUse(msgspec.Struct, frozen=True):
@@ -239,10 +241,13 @@ class Embedder(Protocol):
     `unsupported`; so does one of this mode for everything else.
     """
 
-    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    async def tokenize(
+        self, inputs: Sequence[str | tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], ...]:
         """Give the tokens of each text with those that the model wants around it.
 
-        Raises `bad_request`, `context_length_exceeded` and `runtime_died`.
+        Inputs that are tokens are given back. All are checked as `embed` does, however many there
+        are. Raises `bad_request`, `context_length_exceeded` and `runtime_died`.
         """
         ...
 

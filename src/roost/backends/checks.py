@@ -14,6 +14,7 @@ from roost.core.engine import Mode
 from roost.core.model import Capabilities, RuntimeOptions
 from roost.core.request import (
     ChatPrompt,
+    EmbedPrompt,
     GenerateRequest,
     Grammar,
     JsonAny,
@@ -41,7 +42,12 @@ WHOLE = {"top_k": (0, 1_000_000), "seed": (0, 2**32 - 1)}
 
 
 def check_request(request: GenerateRequest) -> None:
-    """Check every number and text of a request; raises `bad_request` naming the field."""
+    """Check every number and text of a request; raises `bad_request` naming the field.
+
+    One for vectors is `unsupported`: those are made in another way.
+    """
+    if isinstance(request.prompt, EmbedPrompt):
+        raise _not_for("embed")
     _check_sampling(request.sampling)
     _check_stops(request.stop)
     _check_prompt(request.prompt)
@@ -210,39 +216,49 @@ def check_size(
 def check_mode(options: RuntimeOptions, mode: Mode) -> None:
     """Refuse what a runtime is not for; raises `unsupported`."""
     if options.mode != mode:
-        what = "texts and makes no vectors" if mode == "embed" else "vectors and says no texts"
-        raise fail("unsupported", f"This runtime makes {what}.", param="model")
+        raise _not_for(mode)
 
 
-def check_inputs(batch: Sequence[Sequence[int]], vocab_size: int, ctx: int) -> None:
-    """Check what vectors are to be made of; raises as `base.Embedder.embed` says."""
+def _not_for(mode: Mode) -> RoostError:
+    what = "says texts and makes no vectors" if mode == "embed" else "makes vectors, no texts"
+    return fail("unsupported", f"This runtime {what}.", param="model")
+
+
+def check_batch(batch: Sequence[Sequence[int]], vocab_size: int, ctx: int) -> None:
+    """Check what vectors are to be made of at once; raises as `base.Embedder.embed` says."""
     if not 0 < len(batch) <= EMBED_BATCH_MAX:
         message = f"There may be 1 to {EMBED_BATCH_MAX} inputs, got {len(batch)}."
         raise fail("bad_request", message, param="input")
+    check_inputs(batch, vocab_size, ctx)
+
+
+def check_inputs(batch: Sequence[Sequence[int]], vocab_size: int, ctx: int) -> None:
+    """Check inputs; raises as `base.Embedder.tokenize` says."""
     for place, tokens in enumerate(batch):
         if not tokens:
             raise fail("bad_request", f"Input {place} is empty.", param="input")
         if len(tokens) > ctx:
-            message = f"Input {place} has {len(tokens)} tokens, {ctx} fit."
+            message = f"Input {place} has {len(tokens)} tokens, of which {ctx} fit (`ctx`)."
             raise fail("context_length_exceeded", message, param="input")
         if not _are_ids(tokens, vocab_size):
             message = f"Token ids must be whole numbers from 0 to {vocab_size - 1}."
             raise fail("bad_request", message, param="input")
 
 
-def check_texts(texts: Sequence[str], max_token_bytes: int, ctx: int) -> None:
+def check_texts(inputs: Sequence[str | tuple[int, ...]], max_token_bytes: int, ctx: int) -> None:
     """Check texts before they become tokens; raises as `base.Embedder.tokenize` says."""
-    if not 0 < len(texts) <= EMBED_BATCH_MAX:
-        message = f"There may be 1 to {EMBED_BATCH_MAX} inputs, got {len(texts)}."
-        raise fail("bad_request", message, param="input")
-    for place, text in enumerate(texts):
+    if not inputs:
+        raise fail("bad_request", "There is no input.", param="input")
+    for place, text in enumerate(inputs):
+        if not isinstance(text, str):
+            continue
         try:
             size_bytes = len(text.encode())
         except UnicodeEncodeError:
             message = f"Input {place} holds half a character."
             raise fail("bad_request", message, param="input") from None
         if max_token_bytes and size_bytes > ctx * max_token_bytes:
-            message = f"Input {place} has more than {ctx} tokens, which fit."
+            message = f"Input {place} has more than the {ctx} tokens that fit (`ctx`)."
             raise fail("context_length_exceeded", message, param="input")
 
 

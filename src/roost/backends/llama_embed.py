@@ -35,17 +35,19 @@ class LlamaEmbedder:
         self._ctx = ctx
         self._max_token_bytes = max_token_bytes
 
-    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    async def tokenize(
+        self, inputs: Sequence[str | tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], ...]:
         """Give the tokens of each text with those that the model wants around it."""
-        checks.check_texts(texts, self._max_token_bytes, self._ctx)
+        checks.check_texts(inputs, self._max_token_bytes, self._ctx)
         # One after another: of a list the server joins the tokens.
-        found = [await self._tokens(text) for text in texts]
+        found = [await self._tokens(one) if isinstance(one, str) else one for one in inputs]
         checks.check_inputs(found, self._vocab_size, self._ctx)
         return tuple(found)
 
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Make a vector for each input."""
-        checks.check_inputs(batch, self._vocab_size, self._ctx)
+        checks.check_batch(batch, self._vocab_size, self._ctx)
         body = msgspec.json.encode({"input": batch, "encoding_format": "float"})
         path, place = "/v1/embeddings", self._link.place
         try:

@@ -154,9 +154,11 @@ class LlamaRuntime:
             self._live -= 1
             self._learn(stream.timings)
 
-    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    async def tokenize(
+        self, inputs: Sequence[str | tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], ...]:
         """Give the tokens of texts that vectors are made of; see `base.Embedder.tokenize`."""
-        return await self._embedding().tokenize(texts)
+        return await self._embedding().tokenize(inputs)
 
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Make a vector for each input; see `base.Embedder.embed`."""

@@ -59,6 +59,7 @@ class Prompts:
         if isinstance(prompt, TextPrompt):
             checks.check_size(request, [prompt.text], longest, ctx)
             return Prompted(bos + await self._tokenize([prompt.text], special=False))
+        assert isinstance(prompt, ChatPrompt), "others are refused by `check_request`"
         exact = request.constraint is not None
         rendered = await rendered_by(self._renderer, prompt, exact=exact)
         checks.check_size(request, rendered.pieces, longest, ctx)

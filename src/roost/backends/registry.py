@@ -11,15 +11,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-import msgspec
-
 from roost import __version__
 from roost.backends.base import Backend
 from roost.backends.choosing import Around, Subject, choose
 from roost.backends.looking import library_found, llama_found
 from roost.core.about import BackendAbout
 from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
-from roost.core.model import Capabilities
 from roost.errors import fail
 
 
@@ -122,13 +119,8 @@ def traits() -> tuple[Trait, ...]:
 
 
 def _trait(name: str, entry: _Entry) -> Trait:
-    claimed = _askable(entry.make("").capabilities)
+    claimed = entry.make("").capabilities
     return Trait(*(name, entry.formats, entry.priorities, claimed, entry.platforms, entry.external))
-
-
-def _askable(claims: Capabilities) -> Capabilities:
-    """Leave out vectors: nodes start runtimes that say texts, and no API asks them for more."""
-    return msgspec.structs.replace(claims, embeddings=False)
 
 
 def chosen(wanted: str, subject: Subject, around: Around) -> Choice:

@@ -42,7 +42,7 @@ from roost.core.events import (
     merge_deltas,
 )
 from roost.core.model import Capabilities, Manifest, RuntimeKey
-from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
+from roost.core.request import EmbedPrompt, GenerateRequest, TextPrompt, TokensPrompt
 from roost.errors import RoostError, fail
 from roost.text.control import ControlTokens
 from roost.text.endings import THINK_MARKS, Ending, Rendered
@@ -200,17 +200,19 @@ class ScriptedRuntime:
                 await self._release(run.script.release_ms / 1000)
             self.busy.discard(use.slot)
 
-    async def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    async def tokenize(
+        self, inputs: Sequence[str | tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], ...]:
         """Give the bytes of each text, a BOS before them; see `base.Embedder.tokenize`."""
         self._check_alive()
         checks.check_mode(self._key.options, "embed")
-        return tokens_of(texts, BOS, VOCAB_SIZE, self._ctx)
+        return tokens_of(inputs, BOS, VOCAB_SIZE, self._ctx)
 
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Make vectors that are near where texts have the same bytes; see `base.Embedder.embed`."""
         self._check_alive()
         checks.check_mode(self._key.options, "embed")
-        checks.check_inputs(batch, VOCAB_SIZE, self._ctx)
+        checks.check_batch(batch, VOCAB_SIZE, self._ctx)
         if not await self.pause(sum(map(len, batch)) * self._script.prefill_ms_per_token / 1000):
             raise fail("runtime_died", "The runtime ended before the vectors were made.")
         return tuple(map(vector, batch))
@@ -402,6 +404,7 @@ def _tokens(request: GenerateRequest) -> tuple[tuple[int, ...], Rendered | None]
         return prompt.tokens, None
     if isinstance(prompt, TextPrompt):
         return (BOS, *_bytes(prompt.text)), None
+    assert not isinstance(prompt, EmbedPrompt), "those are refused by `check_request`"
     begun = prompt.messages[-1].content if prompt.continues else ""
     if prompt.continues:
         prompt = msgspec.structs.replace(prompt, messages=prompt.messages[:-1])

@@ -11,11 +11,11 @@ SIZE = 16
 
 
 def tokens_of(
-    texts: Sequence[str], bos: int, vocab_size: int, ctx: int
+    inputs: Sequence[str | tuple[int, ...]], bos: int, vocab_size: int, ctx: int
 ) -> tuple[tuple[int, ...], ...]:
     """Give the bytes of each text behind a BOS; raises as `base.Embedder.tokenize` says."""
-    checks.check_texts(texts, 1, ctx)
-    found = tuple((bos, *text.encode()) for text in texts)
+    checks.check_texts(inputs, 1, ctx)
+    found = tuple((bos, *one.encode()) if isinstance(one, str) else one for one in inputs)
     checks.check_inputs(found, vocab_size, ctx)
     return found
 

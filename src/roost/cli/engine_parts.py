@@ -11,12 +11,14 @@ import msgspec
 from roost.config.load import MODEL_OPTIONS, read_option
 from roost.core.engine import Engine, ExtraFile
 from roost.core.model import RuntimeOptions
+from roost.core.vectors import DIMENSIONS_MAX
 from roost.errors import RoostError, fail
 from roost.store.inspection import digest
 
 if TYPE_CHECKING:
     from roost.config import Settings
     from roost.config.setting import Value
+    from roost.core.engine import Mode
     from roost.core.kv import CacheType
 
 SCALE_MAX = 100.0
@@ -39,6 +41,26 @@ def own_options(settings: Settings) -> dict[str, RuntimeOptions]:
     return {model: _options(values) for model, values in said.items()}
 
 
+def sizes_of(settings: Settings) -> dict[str, tuple[int, ...]]:
+    """Give what was said of sizes of vectors, by model and "" for all; raises `bad_request`."""
+    said = {"": settings.vector_sizes} if settings.vector_sizes else {}
+    for text in settings.model_options:
+        model, option, value = read_option(text)
+        if option == "vector_sizes":
+            said[model] = cast("tuple[str, ...]", value)
+    return {model: _sizes(texts) for model, texts in said.items()}
+
+
+def _sizes(texts: tuple[str, ...]) -> tuple[int, ...]:
+    words = [word for text in texts for word in text.replace(",", " ").split()]
+    sizes = tuple(int(word) if word.isdecimal() else 0 for word in words)
+    if not sizes or not 1 <= min(sizes) <= max(sizes) <= DIMENSIONS_MAX:
+        wanted = f"whole numbers from 1 to {DIMENSIONS_MAX}, as 768 256"
+        message = f"--vector-sizes {' '.join(texts)[:80]}: write {wanted}."
+        raise fail("bad_request", message, param="vector_sizes")
+    return sizes
+
+
 def _options(values: dict[str, Value]) -> RuntimeOptions:
     ctx, slots, batch, threads = (
         cast("int", values[name]) for name in ("ctx", "slots", "batch", "threads")
@@ -46,8 +68,8 @@ def _options(values: dict[str, Value]) -> RuntimeOptions:
     device, dtype = (
         "" if values[name] == "auto" else cast("str", values[name]) for name in ("device", "dtype")
     )
-    engine = _engine(values)
-    return RuntimeOptions(ctx, slots, batch, threads, engine, device=device, dtype=dtype)
+    engine, mode = _engine(values), cast("Mode", values["mode"])
+    return RuntimeOptions(ctx, slots, batch, threads, engine, device=device, dtype=dtype, mode=mode)
 
 
 def _engine(values: dict[str, Value]) -> Engine:
@@ -68,6 +90,7 @@ def _engine(values: dict[str, Value]) -> Engine:
         arguments=_arguments(lists["llama_args"]),
     )
     ways = {"flash_attention": words["flash_attn"], "mmap": words["mmap"]}
+    ways["pooling"] = "" if words["pooling"] == "auto" else words["pooling"]
     return msgspec.convert(msgspec.to_builtins(engine) | ways, Engine)
 
 

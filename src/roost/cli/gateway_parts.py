@@ -238,6 +238,7 @@ def gateway_settings(
             offload_bytes=settings.body_offload_bytes,
             strict=settings.strict,
             trims=settings.context_policy == "trim",
+            inputs_max=settings.embed_inputs_max,
             relay=relay,
         ),
         link=GatewayLinkSettings(

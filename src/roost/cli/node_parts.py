@@ -15,7 +15,7 @@ import msgspec
 from roost import __version__
 from roost.backends.base import StartSettings
 from roost.backends.registry import NAMES, abouts, chosen, here, look, make
-from roost.cli.engine_parts import options_of, own_options
+from roost.cli.engine_parts import options_of, own_options, sizes_of
 from roost.cli.state_parts import kept_of, salted
 from roost.config.load import read_option
 from roost.config.setting import DAY_S
@@ -234,6 +234,7 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
     return AgentSettings(
         backend=backend,
         max_in_flight=most,
+        vectors_tokens_max=settings.embed_tokens_max,
         sessions=sessions,
         room=room,
         stay=StaySettings(settings.runtime_keep_alive_s, kept_alive(settings.runtime_keep_alive)),
@@ -266,6 +267,7 @@ def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> Shel
     return ShelfSettings(
         options=options_of(settings),
         own_options=own_options(settings),
+        vector_sizes=sizes_of(settings),
         folder=places.work,
         state_folder=places.memory if settings.sessions_ram_bytes else "",
         log_folder=log_folder,

@@ -21,7 +21,8 @@ MODEL_OPTIONS = {
     for name in (
         *("ctx", "slots", "batch", "threads", "threads_batch", "ubatch", "cache_type_k"),
         *("cache_type_v", "flash_attn", "gpu_layers", "main_gpu", "kv_offload", "mmap", "mlock"),
-        *("step_budget_ms", "projector", "adapters", "llama_args", "device", "dtype"),
+        *("step_budget_ms", "projector", "adapters", "llama_args", "device", "dtype", "mode"),
+        *("pooling", "vector_sizes"),
     )
 }
 """What may differ from model to model; each is a setting for all models, too."""

@@ -43,6 +43,9 @@ class Settings(NamedTuple):
     llama_args: tuple[str, ...]
     device: str
     dtype: str
+    mode: str
+    pooling: str
+    vector_sizes: tuple[str, ...]
     model_options: tuple[str, ...]
     default_model: str
     aliases: tuple[str, ...]
@@ -113,6 +116,8 @@ class Settings(NamedTuple):
     memory_soft_share: float
     memory_hard_share: float
     memory_full_share: float
+    embed_inputs_max: int
+    embed_tokens_max: int
     models_pulls: str
     models_poll_s: float
     render_timeout_s: float

@@ -70,6 +70,11 @@ _ROWS: tuple[Setting, ...] = (
     _choice(
         "dtype", "auto float32 bfloat16 float16", "In what they compute; auto is the model's own."
     ),
+    _choice("mode", "auto generate embed", "What models are for; auto is what each was made for."),
+    _choice("pooling", "auto mean cls last", "How llama.cpp makes one vector of a text's many."),
+    Setting(
+        "vector_sizes", (), "", "Of a model's vectors, its own first, then such it was cut to."
+    ),
     Setting("model_options", (), "", "Of single models, by the names above: MODEL.ctx=8192."),
     Setting("default_model", "", "", "For requests that name none; empty is the only one served."),
     Setting("aliases", (), "", "Other names of models, as gpt-4o=MODEL."),
@@ -151,6 +156,8 @@ _ROWS: tuple[Setting, ...] = (
     Setting("memory.soft_share", 0.75, "", "Of the memory gone: operators are told.", most=1),
     Setting("memory.hard_share", 0.85, "", "Then what is idle makes room, once.", most=1),
     Setting("memory.full_share", 0.95, "", "Most that may be taken; no load beyond.", most=1),
+    Setting("embed.inputs_max", 2048, "inputs", "Of a request for vectors.", least=1, most=65_536),
+    Setting("embed.tokens_max", 300_000, "tokens", "Of all of them together.", least=1),
     _choice("models.pulls", "allow refuse", "Whether operators may have a node fetch models."),
     _seconds("models.poll_s", 2, "Between looks for models that came or went."),
     _seconds("render.timeout_s", 2, "For rendering one chat template."),

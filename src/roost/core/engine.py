@@ -11,8 +11,11 @@ from roost.core.kv import CacheType
 Flash: TypeAlias = Literal["auto", "on", "off"]
 MemoryMap: TypeAlias = Literal["auto", "on", "off"]
 Pooling: TypeAlias = Literal["", "mean", "cls", "last"]
-Mode: TypeAlias = Literal["generate", "embed"]
-"""What a runtime is for: it says texts, or it makes a vector of each that it is given."""
+Mode: TypeAlias = Literal["generate", "embed", "auto"]
+"""What a runtime is for: it says texts, or it makes a vector of each that it is given.
+
+`auto` is what its model is for; the key of a runtime says which.
+"""
 
 CACHE_TYPES: tuple[CacheType, ...] = get_args(CacheType)
 

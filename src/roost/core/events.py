@@ -1,6 +1,6 @@
 """VALUE: what happens on a stream between a runtime and a client, in the order it may happen.
 
-    Started? PrefillProgress* Delta* (Finished | Failed)
+    Started? PrefillProgress* (Delta* | Vectors*) (Finished | Failed)
 
 `Started` comes once the prompt's cached part is known and the slot is taken; exactly one of the two
 terminal events ends every stream. Text in `Delta` never splits a character.
@@ -82,6 +82,16 @@ class Delta(msgspec.Struct, frozen=True, tag="delta", omit_defaults=True):
     ids: tuple[int, ...] = ()
 
 
+class Vectors(msgspec.Struct, frozen=True, tag="vectors"):
+    """Vectors of the inputs that come next, in their order; see `core.vectors` for `data`.
+
+    Each is `size` numbers. Only a request for vectors is answered by them.
+    """
+
+    size: int
+    data: bytes
+
+
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
     """The model is done. `stop_text` is the stop string that ended it, if one did."""
 
@@ -97,7 +107,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     usage: Usage = Usage()
 
 
-StreamEvent: TypeAlias = Started | PrefillProgress | Delta | Finished | Failed
+StreamEvent: TypeAlias = Started | PrefillProgress | Delta | Vectors | Finished | Failed
 Terminal: TypeAlias = Finished | Failed
 TERMINAL = (Finished, Failed)
 

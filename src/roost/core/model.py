@@ -45,6 +45,8 @@ class Manifest(msgspec.Struct, frozen=True):
     `tasks` are what it is for: `chat`, `completion`, `embeddings`, `rerank`.
     `weight_bytes` are its tensors' alone; `widths` is None where they are not one pair of numbers.
     `remote` says that somebody else's machine runs it: its context costs nothing here.
+    `vector_sizes` are how many numbers its vectors have, and fewer that they may be cut to; ()
+    where nobody knows.
     """
 
     id: ModelId
@@ -70,6 +72,7 @@ class Manifest(msgspec.Struct, frozen=True):
     weight_bytes: int = 0
     widths: Widths | None = None
     remote: bool = False
+    vector_sizes: tuple[int, ...] = ()
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True):

@@ -93,7 +93,17 @@ class TokensPrompt(msgspec.Struct, frozen=True, tag="tokens"):
     tokens: tuple[int, ...]
 
 
-Prompt: TypeAlias = ChatPrompt | TextPrompt | TokensPrompt
+class EmbedPrompt(msgspec.Struct, frozen=True, tag="embed", omit_defaults=True):
+    """Inputs, texts or token ids of this very model, that a vector is made of each; at least one.
+
+    `dimensions` are how many numbers each vector shall have; 0 is as many as the model makes.
+    """
+
+    inputs: tuple[str | tuple[int, ...], ...]
+    dimensions: int = 0
+
+
+Prompt: TypeAlias = ChatPrompt | TextPrompt | TokensPrompt | EmbedPrompt
 
 
 class Sampling(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from roost.core.about import NodeAbout, RuntimeVitals
+from roost.core.engine import Mode
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.request import Scope
 from roost.errors import Failure
@@ -187,6 +188,9 @@ class ModelOffer(msgspec.Struct, frozen=True):
     `measured_bytes` what a runtime of it was seen to take in all, here and with these options.
     `device` is the memory that takes it, and `architecture` the name of the model's kind, "" where
     nobody knows.
+    `mode` is what its runtime is for; a node that does not say so knows nothing but texts, and is
+    asked for nothing else. `vector_sizes` are how many numbers its vectors have, and fewer that
+    they can be cut to; () where nobody knows.
     """
 
     model: ModelId
@@ -207,6 +211,8 @@ class ModelOffer(msgspec.Struct, frozen=True):
     measured_bytes: int | None = None
     device: str = "host"
     architecture: str = ""
+    mode: Mode = "generate"
+    vector_sizes: tuple[int, ...] = ()
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

@@ -76,12 +76,12 @@ def _prompt(value: object) -> TextPrompt | TokensPrompt:
         raise fields.wrong("prompt", "a string or an array of token ids", value)
     if not value:
         raise _wrong("it must hold at least one token")
-    if not _all_ints(value) or not 0 <= min(value) <= max(value) <= TOKEN_ID_MAX:
+    if not are_whole(value) or not 0 <= min(value) <= max(value) <= TOKEN_ID_MAX:
         raise _wrong(f"token ids are whole numbers from 0 to {TOKEN_ID_MAX}")
     return TokensPrompt(tuple(value))
 
 
-def _all_ints(values: list[object]) -> TypeGuard[list[int]]:
+def are_whole(values: list[object]) -> TypeGuard[list[int]]:
     """Check the types of a list that may hold millions, in one pass without a loop of our own."""
     return set(map(type, values)) == {int}
 

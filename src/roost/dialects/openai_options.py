@@ -56,6 +56,13 @@ SHARED_FIELDS = frozenset(
 )
 
 
+class VectorOptions(msgspec.Struct, frozen=True):
+    """How a client wants its vectors; `count` is that of its inputs."""
+
+    count: int
+    base64: bool = False
+
+
 class ReplyOptions(msgspec.Struct, frozen=True):
     """How the client wants its answer.
 
@@ -64,6 +71,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     the answers that are asked for, to all prompts together. With `echo` each repeats its prompt.
     `thoughts` is whether the model's thoughts are told, `wishes` what else is asked of a response,
     `stay` what is asked for the model itself.
+    `vectors` says how those are wanted, None where texts are.
     """
 
     stream: bool = False
@@ -75,6 +83,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     wishes: Wishes | None = None
     echo: bool = False
     stay: Stay | None = None
+    vectors: VectorOptions | None = None
 
 
 class Translated(msgspec.Struct, frozen=True):

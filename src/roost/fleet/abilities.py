@@ -2,15 +2,24 @@
 
 A request that nobody who has its model can do is refused before it waits or loads anything, in
 words that name a model that can. Where one node does not say what it can do, nobody is refused: it
-may well be able to.
+may well be able to. What a model is for (its `mode`) every node says, or it knows but one.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from roost.core import vectors
+from roost.core.engine import Mode
 from roost.core.ids import ModelId, NodeId
-from roost.core.request import ChatPrompt, GenerateRequest, Grammar, JsonAny, JsonSchema
+from roost.core.request import (
+    ChatPrompt,
+    EmbedPrompt,
+    GenerateRequest,
+    Grammar,
+    JsonAny,
+    JsonSchema,
+)
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
 
@@ -26,6 +35,7 @@ class Need(NamedTuple):
     word: str
 
 
+EMBEDDINGS = Need("embeddings", "model", "vectors of texts")
 CHAT = Need("chat", "messages", "chats")
 COMPLETION = Need("completion", "prompt", "completions of raw prompts")
 LOGPROBS = Need("logprobs", "logprobs", "log probabilities")
@@ -37,6 +47,8 @@ COUNTS = Need("exact_token_count", "messages", "counts of tokens")
 
 def needs_of(request: GenerateRequest) -> tuple[Need, ...]:
     """Say what a request needs beyond what every backend does."""
+    if isinstance(request.prompt, EmbedPrompt):
+        return (EMBEDDINGS,)
     held_to = request.constraint
     asked = (
         (CHAT, isinstance(request.prompt, ChatPrompt)),
@@ -56,6 +68,14 @@ class _Ability(NamedTuple):
     backend: str
     claims: frozenset[str] | None
     has_template: bool
+    mode: Mode
+    sizes: tuple[int, ...]
+
+    def lacks(self, wanted: set[str]) -> bool:
+        """Whether it certainly cannot do all of that."""
+        if (EMBEDDINGS.capability in wanted) != (self.mode == "embed"):
+            return True
+        return self.claims is not None and not wanted <= self.claims
 
 
 class Verdict(NamedTuple):
@@ -96,31 +116,46 @@ class Abilities:
         asked = request.model, needs
         judged = self._judged.get(asked)
         if judged is None:
-            having = [
-                (node, ability)
-                for node, models in self._nodes.items()
-                if (ability := models.get(request.model)) is not None
-            ]
+            having = self._having(request.model)
             if not having:
                 # Not kept: the names that strangers may think of have no end.
                 return ANYBODY
             judged = self._judged[asked] = self._verdict(request.model, needs, having)
+        prompt = request.prompt
+        if judged.failure is None and isinstance(prompt, EmbedPrompt) and prompt.dimensions:
+            return self._sized(request.model, prompt.dimensions, judged)
         return judged
+
+    def _having(self, model: ModelId) -> list[tuple[NodeId, _Ability]]:
+        return [
+            (node, ability)
+            for node, models in self._nodes.items()
+            if (ability := models.get(model)) is not None
+        ]
+
+    def _sized(self, model: ModelId, dimensions: int, judged: Verdict) -> Verdict:
+        """Leave out who makes vectors, but none of this size."""
+        refused = {
+            node: failure
+            for node, ability in self._having(model)
+            if node not in judged.unfit
+            and (failure := vectors.why_not(dimensions, ability.sizes)) is not None
+        }
+        unfit = judged.unfit | refused.keys()
+        if refused and len(unfit) == len(self._having(model)):
+            return Verdict(next(iter(refused.values())))
+        return Verdict(unfit=unfit)
 
     def _verdict(
         self, model: ModelId, needs: tuple[Need, ...], having: list[tuple[NodeId, _Ability]]
     ) -> Verdict:
         wanted = {need.capability for need in needs}
-        lacking = [
-            (node, ability)
-            for node, ability in having
-            if ability.claims is not None and not wanted <= ability.claims
-        ]
+        lacking = [(node, ability) for node, ability in having if ability.lacks(wanted)]
         if len(lacking) < len(having):
             return Verdict(unfit=frozenset(node for node, _ in lacking))
         _, ability = lacking[0]
         claims = ability.claims or frozenset()
-        missing = next(need for need in needs if need.capability not in claims)
+        missing = next((need for need in needs if need.capability not in claims), needs[0])
         return Verdict(_refused(model, missing, ability, self._able(wanted)))
 
     def _able(self, wanted: set[str]) -> list[ModelId]:
@@ -129,7 +164,7 @@ class Abilities:
             model
             for models in self._nodes.values()
             for model, ability in models.items()
-            if ability.claims is not None and wanted <= ability.claims
+            if ability.claims is not None and not ability.lacks(wanted)
         }
         return sorted(found)[:NAMED_MAX]
 
@@ -137,11 +172,17 @@ class Abilities:
 def _ability(offer: ModelOffer, claims: frozenset[str] | None) -> _Ability:
     if claims is not None and not offer.has_chat:
         claims -= {CHAT.capability}
-    return _Ability(offer.backend, claims, offer.has_chat)
+    return _Ability(offer.backend, claims, offer.has_chat, offer.mode, offer.vector_sizes)
 
 
 def _refused(model: ModelId, need: Need, ability: _Ability, able: list[ModelId]) -> Failure:
-    if need is CHAT and not ability.has_template:
+    param = need.param
+    if ability.mode == "embed" and need is not EMBEDDINGS:
+        why = f"The model `{model}` makes vectors and says no texts (its `mode` is embed)."
+        param = "model"
+    elif ability.mode != "embed" and need is EMBEDDINGS:
+        why = f"The model `{model}` says texts and makes no vectors (its `mode` is generate)."
+    elif need is CHAT and not ability.has_template:
         why = f"The model `{model}` has no chat template: it can complete text, but it cannot chat."
     else:
         why = f"The model `{model}` runs on {ability.backend}, which does no {need.word}."
@@ -150,4 +191,4 @@ def _refused(model: ModelId, need: Need, ability: _Ability, able: list[ModelId])
         todo = f"Models here that can: {names}."
     else:
         todo = "No model here can."
-    return Failure("unsupported", f"{why} {todo}", need.param)
+    return Failure("unsupported", f"{why} {todo}", param)

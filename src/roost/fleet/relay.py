@@ -27,6 +27,7 @@ from roost.core.events import (
     StreamEvent,
     TokenChoice,
     Usage,
+    Vectors,
 )
 from roost.errors import Failure, Fault
 from roost.fleet.relay_effects import (
@@ -189,6 +190,8 @@ class Relay:
         self._ungranted = 0
         self._state = ""
         if not self._answering:
+            # Vectors of an attempt that was lost: the next one makes all of them.
+            self._pending.clear()
             return []
         assert self.said is not None, "an answer that has begun cannot begin again"
         assert self.said.resumable, "where it is not known what was said, nobody can go on"
@@ -265,6 +268,10 @@ class Relay:
             self._state = _percent("prefill", event.cached_tokens, event.prompt_tokens)
         elif isinstance(event, PrefillProgress):
             self._state = _percent("prefill", event.done, event.total)
+        elif isinstance(event, Vectors):
+            # Collected, and of use to nobody before the last of them: until then all may be made
+            # anew elsewhere.
+            self._pending.append(event)
         else:
             self._state = "answering"
             self._answering = True

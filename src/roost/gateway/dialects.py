@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from roost.core.engine import Mode
 from roost.dialects import anthropic_reply, ollama_reply, responses_reply
 from roost.dialects.anthropic_reply import CountBody, MessageBody, MessageStream
 from roost.dialects.choice import Choice
@@ -17,6 +18,7 @@ from roost.dialects.openai_completions_reply import (
     CompletionStream,
     completion_ends,
 )
+from roost.dialects.openai_embeddings import EmbeddingsBody
 from roost.dialects.responses_reply import ResponseBody, ResponseStream
 from roost.gateway.chorus import Ends
 from roost.gateway.front.rendering import JSON_LINES
@@ -27,7 +29,7 @@ from roost.gateway.scribe import EVENTS, Manner, StreamVoice, WholeVoice
 class Dialect(msgspec.Struct, frozen=True):
     """How one API is spoken: the voices of a choice, and how a reply of several ends, if it may.
 
-    `manner` is how its streams go over HTTP.
+    `manner` is how its streams go over HTTP, `mode` what a model has to be for.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Dialect(msgspec.Struct, frozen=True):
     whole_voice: Callable[[Choice], WholeVoice]
     ends: Callable[[Choice], Ends] | None = None
     manner: Manner = EVENTS
+    mode: Mode = "generate"
 
 
 CHAT = Dialect("openai", "chat", "chatcmpl-", ChatStream, ChatBody, chat_ends)
@@ -65,3 +68,5 @@ OLLAMA_GENERATE = Dialect(
     partial(OllamaBody, shape="generate"),
     manner=_LINES,
 )
+# Vectors are never streamed; what is told of a failure is told as to every client of this API.
+EMBEDDINGS = Dialect("openai", "embeddings", "embd-", ChatStream, EmbeddingsBody, mode="embed")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.core.events import Finished, Usage
-from roost.core.request import ChatPrompt, GenerateRequest, Message, Terms
+from roost.core.request import ChatPrompt, EmbedPrompt, GenerateRequest, Message, Terms
 from roost.dialects.choice import Choice
 from roost.dialects.responses_request import going_on
 from roost.errors import Failure, RoostError, fail
@@ -22,6 +22,7 @@ from roost.gateway.dialects import (
     CHAT,
     COMPLETIONS,
     COUNT,
+    EMBEDDINGS,
     MESSAGES,
     OLLAMA_CHAT,
     OLLAMA_GENERATE,
@@ -53,7 +54,7 @@ class GenerationSettings(msgspec.Struct, frozen=True):
     """Bodies over `offload_bytes` are read in another process, so that nobody waits.
 
     `aliases` are other names of models. `trims` is what becomes of chats that are too long, where
-    they do not say it themselves.
+    they do not say it themselves. `inputs_max` are taken in one request for vectors.
     """
 
     default_model: str = ""
@@ -61,6 +62,7 @@ class GenerationSettings(msgspec.Struct, frozen=True):
     offload_bytes: int = 1024 * 1024
     strict: bool = False
     trims: bool = False
+    inputs_max: int = 2048
     relay: RelaySettings = RelaySettings()
 
 
@@ -126,6 +128,10 @@ class Generation:
         """POST /api/generate."""
         self._begin(call, OLLAMA_GENERATE)
 
+    def embeddings(self, call: Call) -> None:
+        """POST /v1/embeddings."""
+        self._begin(call, EMBEDDINGS)
+
     def use(self, settings: GenerationSettings) -> None:
         """Serve what comes from now on by these."""
         self._settings = settings
@@ -136,7 +142,7 @@ class Generation:
 
     def _begin(self, call: Call, dialect: Dialect) -> None:
         body = call.exchange.take_body()
-        default, strict = self._default_model(), self._settings.strict
+        default, strict = self._default_model(dialect), self._settings.strict
         keyed = KEY_HEADER in call.exchange.fields
         aliases = self._settings.aliases
         job = Job(dialect.api, body, call.tenant, default, strict, keyed, aliases)
@@ -207,6 +213,7 @@ class Generation:
             wishes = self._responses.granted(wishes)
             options = msgspec.structs.replace(sent.options, wishes=wishes)
             sent = msgspec.structs.replace(sent, options=options)
+        self._check_inputs(sent.request)
         held = self._lifelines.asked(call, sent.fingerprint, twins.reattach_s, streamed=streamed)
         if sent.options.choices > 1:
             check_alone(held)
@@ -224,6 +231,16 @@ class Generation:
         # Clients of the other APIs shorten their history by themselves when they are refused.
         sent = _trimming(sent) if trims and dialect in (CHAT, OLLAMA_CHAT) else sent
         return _Asked(dialect, sent, terms, held, talk_of(terms, session), own)
+
+    def _check_inputs(self, request: GenerateRequest) -> None:
+        prompt, most = request.prompt, self._settings.inputs_max
+        if isinstance(prompt, EmbedPrompt) and len(prompt.inputs) > most:
+            count = len(prompt.inputs)
+            message = (
+                f"'input' has {count} inputs, of which {most} are taken in one request "
+                "(`embed.inputs_max`). Send them in several."
+            )
+            raise fail("bad_request", message, param="input")
 
     def _arrive(self, call: Call, asked: _Asked) -> None:
         sent, terms, relay = asked.sent, asked.terms, self._settings.relay
@@ -282,10 +299,13 @@ class Generation:
             self._entry.goes_on(turn, asked.talk, named=False)
         return turn
 
-    def _default_model(self) -> str:
-        if self._settings.default_model:
-            return self._settings.default_model
-        served = [one for one in self._mind.coordinator.models() if one.serves == "all"]
+    def _default_model(self, dialect: Dialect) -> str:
+        """Name the model of requests that name none: one that is for what this API asks."""
+        named, mode = self._settings.default_model, dialect.mode
+        models = self._mind.coordinator.models()
+        if named and all(one.mode == mode for one in models if one.model == named):
+            return named
+        served = [one for one in models if one.serves == "all" and one.mode == mode]
         return served[0].model if len(served) == 1 else ""
 
 

@@ -11,7 +11,14 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from roost.core.ids import ModelId, TenantId
-from roost.core.request import ChatPrompt, GenerateRequest, Prompt, TextPrompt, TokensPrompt
+from roost.core.request import (
+    ChatPrompt,
+    EmbedPrompt,
+    GenerateRequest,
+    Prompt,
+    TextPrompt,
+    TokensPrompt,
+)
 from roost.dialects.anthropic_request import read_count, read_message
 from roost.dialects.ollama_request import (
     read_ollama_chat,
@@ -20,6 +27,7 @@ from roost.dialects.ollama_request import (
 )
 from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
+from roost.dialects.openai_embeddings import read_embeddings
 from roost.dialects.openai_options import ReplyOptions, Translated
 from roost.dialects.responses_request import read_response
 from roost.errors import Failure, RoostError, fail
@@ -34,7 +42,11 @@ Api: TypeAlias = Literal[
     "responses",
     "ollama_chat",
     "ollama_generate",
+    "embeddings",
 ]
+
+TOKEN_BYTES = 4
+"""As many bytes of text as a token stands for, about."""
 
 
 class Reader(Protocol):
@@ -53,6 +65,7 @@ READERS: dict[Api, Reader] = {
     "responses": read_response,
     "ollama_chat": read_ollama_chat,
     "ollama_generate": read_ollama_generate,
+    "embeddings": read_embeddings,
 }
 
 TAGGING: frozenset[Api] = frozenset({"ollama_chat", "ollama_generate"})
@@ -145,6 +158,13 @@ def measured(prompt: Prompt, tenant: TenantId, model: ModelId) -> Measured:
             return Measured(size_bytes=len(text.encode()))
         case TokensPrompt(ids):
             return Measured(tokens=len(ids))
+        case EmbedPrompt(inputs):
+            # Each of them has to fit a context, and not all of them together: no exact length.
+            return Measured(size_bytes=sum(map(_size_bytes, inputs)))
+
+
+def _size_bytes(one: str | tuple[int, ...]) -> int:
+    return len(one.encode()) if isinstance(one, str) else TOKEN_BYTES * len(one)
 
 
 def fingerprint(api: str, body: bytes) -> bytes:

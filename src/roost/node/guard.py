@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from roost.backends.base import Prepared
+from roost.core import vectors
 from roost.core.ids import ModelId
+from roost.core.request import EmbedPrompt
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node import refusals
@@ -22,6 +25,13 @@ def why_not(
     offer = offers.get(model)
     if offer is None:
         return no_model(model)
+    prompt = message.request.prompt
+    if isinstance(prompt, EmbedPrompt) != (offer.mode == "embed"):
+        return refusals.other_mode(offer.mode)
+    if isinstance(prompt, EmbedPrompt) and (
+        no_size := vectors.why_not(prompt.dimensions, offer.vector_sizes)
+    ):
+        return no_size
     begun = message.request.continuation
     if begun is not None and begun.digest != offer.digest:
         return refusals.OTHER_WEIGHTS
@@ -31,3 +41,14 @@ def why_not(
     if desk.in_flight(model) >= limit or len(desk) >= settings.streams_max:
         return refusals.BUSY
     return None
+
+
+def too_long(ready: Prepared, prompt_max: int | None, vectors_max: int) -> Failure | None:
+    """Say that a request that was prepared has more tokens than it may have; None where it fits.
+
+    `prompt_max` is of the prompt, None for no limit but the context; `vectors_max` of all inputs.
+    """
+    count, inputs = len(ready.tokens), sum(map(len, ready.inputs))
+    if prompt_max is not None and count > prompt_max:
+        return refusals.too_long(count, prompt_max)
+    return refusals.inputs_too_long(inputs, vectors_max) if inputs > vectors_max else None

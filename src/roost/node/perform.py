@@ -17,7 +17,7 @@ from roost.backends.base import Prepared, Runtime, SavedState
 from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
-from roost.node import trimming
+from roost.node import vectors
 from roost.node.agent import Agent
 from roost.node.effects import (
     Calibrate,
@@ -320,8 +320,8 @@ async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
     done: list[Prepared] = []
 
     async def work() -> None:
-        prepare = _runtime(hands, effect.runtime).prepare
-        done.append(await trimming.prepared(prepare, effect.request))
+        runtime = _runtime(hands, effect.runtime)
+        done.append(await vectors.prepared(runtime, effect.request))
 
     failure = await _failure_of(hands, "prepare", job.stoppable(work))
     del hands.jobs[effect.key]
@@ -354,7 +354,8 @@ async def _stream(hands: Hands, effect: Run, job: Job) -> None:
     async with AsyncExitStack() as stack:
 
         async def enter() -> None:
-            block = _runtime(hands, effect.runtime).open(effect.prepared, effect.use)
+            runtime = _runtime(hands, effect.runtime)
+            block = vectors.opened(runtime, effect.prepared, effect.use)
             entered.append(await stack.enter_async_context(block))
 
         async def read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roost.core.engine import Mode
 from roost.errors import Failure
 
 DRAINING = Failure("draining", "the node is shutting down")
@@ -32,6 +33,23 @@ def too_long(count: int, most: int) -> Failure:
     """The prompt has `count` tokens, and whoever asked allows fewer."""
     text = f"the prompt has {count} tokens, and whoever asked allows {most}"
     return Failure("context_length_exceeded", text)
+
+
+def inputs_too_long(count: int, most: int) -> Failure:
+    """The inputs that vectors are to be made of are more than the node takes at once."""
+    text = (
+        f"The inputs have {count} tokens together, of which {most} are taken in one request "
+        "(`embed.tokens_max`). Send them in several."
+    )
+    return Failure("context_length_exceeded", text, param="input")
+
+
+def other_mode(mode: Mode) -> Failure:
+    """The model's runtime is for something else than what is asked of it."""
+    what = "says texts and makes no vectors"
+    if mode == "embed":
+        what = "makes vectors and says no texts"
+    return Failure("unsupported", f"The model {what} (`mode`).", param="model")
 
 
 def is_death(failure: Failure) -> bool:

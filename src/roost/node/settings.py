@@ -28,6 +28,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     `pace` says when a runtime that owes events and produces none counts as hung.
     `awake_s` without any report or tick means that the node itself was asleep.
     `progress_min_s` between two reports of a load's progress.
+    `vectors_tokens_max` tokens of all inputs of a request for vectors.
     """
 
     backend: str
@@ -37,6 +38,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     fences_max: int = 4096
     awake_s: float = 0.5
     progress_min_s: float = 0.25
+    vectors_tokens_max: int = 300_000
     room: RoomSettings = RoomSettings()
     pressure: PressureSettings = PressureSettings()
     stay: StaySettings = StaySettings()

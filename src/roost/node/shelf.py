@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from roost.backends.base import Backend, Runtime, StartSettings
-from roost.core.engine import Engine, ExtraFile
+from roost.core.engine import Engine, ExtraFile, Mode
 from roost.core.footprint import HOST, footprint_of
 from roost.core.kv import KvPlan
 from roost.core.model import RuntimeKey, RuntimeOptions
@@ -45,6 +45,7 @@ class ShelfSettings(msgspec.Struct, frozen=True):
     `folder` is a private directory under which every runtime gets one of its own. `log_folder` is
     this node's alone and holds one log per model, whose size the backend bounds. `state_folder` is
     as private as `folder` and gets what slots hold, where that is put aside; "" where it is not.
+    `vector_sizes` are believed before what a model says of itself, by model, "" for all.
     """
 
     options: RuntimeOptions
@@ -53,6 +54,7 @@ class ShelfSettings(msgspec.Struct, frozen=True):
     start: StartSettings
     state_folder: str = ""
     own_options: dict[str, RuntimeOptions] = {}
+    vector_sizes: Mapping[str, tuple[int, ...]] = {}
 
 
 class Shelf:
@@ -128,14 +130,15 @@ class Shelf:
         if manifest is None:
             raise fail("load_failed", "The model was removed before it could be loaded.")
         while True:
-            backend = self._choosing.backend_of(manifest)
+            backend = self._choosing.backend_of(self._subject(manifest))
             self._check_engine(manifest, backend.name)
             await self.check(model)
             key, settings = self._plan(manifest, runtime, backend.name)
             try:
                 return await self._paced(backend, key, manifest, settings, on_progress)
             except RoostError as error:
-                if not self._choosing.on_failed(manifest, backend.name, error.failure):
+                subject = self._subject(manifest)
+                if not self._choosing.on_failed(subject, backend.name, error.failure):
                     raise
             if self._tell is not None:
                 # What is said of weights and backend has to be true before anybody is served.
@@ -197,14 +200,16 @@ class Shelf:
         backend = self._backend_name(model)
         key = self._key(model, backend)
         found = footprint_of(model, plan_of(key.options))
+        says = key.options.mode == "generate"
         return ModelOffer(
             model=model.id,
             slots=self._options(model).slots,
             ctx=self._ctx(model),
             created_unix_s=model.created_unix_s,
             size_bytes=model.size_bytes,
-            has_chat=model.chat_template is not None,
-            max_token_bytes=model.max_token_bytes,
+            has_chat=says and model.chat_template is not None,
+            # Of one for vectors each input has to fit the context, and not all of them together.
+            max_token_bytes=model.max_token_bytes if says else 0,
             backend=backend,
             kv_bytes=found.kv_bytes,
             kv_token_bytes=found.kv_token_bytes,
@@ -214,23 +219,45 @@ class Shelf:
             measured_bytes=expected_bytes(self._known, key, found.total_bytes),
             device=self._memories.get(backend, HOST),
             architecture=model.architecture,
+            mode=key.options.mode,
+            vector_sizes=() if says else self._vector_sizes(model),
         )
 
     def _backend_name(self, model: Manifest) -> str:
         """Name the backend; a model that none serves is offered, and says why when it is asked."""
         try:
-            return self._choosing.backend_of(model).name
+            return self._choosing.backend_of(self._subject(model)).name
         except RoostError:
             return ""
 
     def _options(self, model: Manifest) -> RuntimeOptions:
-        return self._settings.own_options.get(model.id, self._settings.options)
+        options = self._settings.own_options.get(model.id, self._settings.options)
+        return msgspec.structs.replace(options, mode=mode_of(model, options.mode))
+
+    def _vector_sizes(self, model: Manifest) -> tuple[int, ...]:
+        said = self._settings.vector_sizes
+        return said.get(model.id) or said.get("") or model.vector_sizes
+
+    def _subject(self, model: Manifest) -> Manifest:
+        """Say of a model what it is for here, which may be another thing than it was made for."""
+        if mode_of(model, "auto") == self._options(model).mode:
+            return model
+        tasks = ("embeddings",) if self._options(model).mode == "embed" else ("completion",)
+        return msgspec.structs.replace(model, tasks=tasks)
 
     def _ctx(self, model: Manifest) -> int:
         wanted, own = self._options(model).ctx, model.ctx_train
         if model.remote:
             return own
         return min(wanted or own, own) if own else wanted
+
+
+def mode_of(model: Manifest, wanted: Mode) -> Mode:
+    """Say what a runtime of a model is for: what was asked for, or else what the model is for."""
+    if wanted != "auto":
+        return wanted
+    says = not model.tasks or "chat" in model.tasks or "completion" in model.tasks
+    return "generate" if says else "embed"
 
 
 def plan_of(options: RuntimeOptions) -> KvPlan:
@@ -266,6 +293,7 @@ def reading_of(model: Manifest) -> str:
     """
     places = {"id": "", "path": "", "files": (), "size_bytes": 0, "digest": ""}
     notes = {"source": "", "licence": "", "created_unix_s": 0, "weight_bytes": 0, "widths": None}
+    notes |= {"vector_sizes": ()}
     # It takes effect as the context that it allows, which is one of the options.
     read = msgspec.structs.replace(model, **places, **notes, ctx_train=0)
     return hashlib.sha256(msgspec.json.encode(read)).hexdigest()[:32]

@@ -31,6 +31,7 @@ from roost.core.events import (
     Started,
     StreamEvent,
     Usage,
+    Vectors,
 )
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.errors import Failure
@@ -296,6 +297,9 @@ class Stream:
             case Finished():
                 self.stage = "done"
                 self._prefilled = len(self.prepared.tokens) if self.prepared else 0
-            case _:
+            case Failed():
                 self.failed = True
+            case Vectors():
+                # They are made without KV: its slot is a place in the line and holds nothing.
+                pass
         self.ended = isinstance(event, TERMINAL)

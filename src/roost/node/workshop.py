@@ -13,7 +13,7 @@ from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
-from roost.node import refusals
+from roost.node import guard, refusals
 from roost.node.boarding import Clear, Relieve, known_bytes, no_model
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Load, Look, Prepare, Stop, StreamKey
@@ -181,14 +181,14 @@ class Workshop:
     def on_prepared(self, stream: Stream, prepared: Prepared, now: float) -> None:
         """Rendered and tokenised: it needs a slot now, unless it only wanted to be counted."""
         floor = self.floors.get(stream.runtime)
-        most, count = stream.prompt_max, len(prepared.tokens)
-        if most is not None and count > most:
-            self.on_prepare_failed(stream, refusals.too_long(count, most), now)
+        failure = guard.too_long(prepared, stream.prompt_max, self._settings.vectors_tokens_max)
+        if failure is not None:
+            self.on_prepare_failed(stream, failure, now)
             return
         if not stream.move("counted" if stream.request.counts else "prepared"):
             return
         if stream.request.counts:
-            self._desk.flow(stream, stream.counted(count))
+            self._desk.flow(stream, stream.counted(len(prepared.tokens)))
             self._leave(stream, now, is_stuck=False, is_dead=False)
             return
         assert floor is not None, "who prepares on a runtime that goes away is told to stop"

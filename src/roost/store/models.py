@@ -396,4 +396,5 @@ def _manifest(model: ModelId, files: tuple[ModelFile, ...], facts: Facts) -> Man
         weight_bytes=facts.weight_bytes,
         widths=facts.widths,
         remote=facts.remote,
+        vector_sizes=facts.vector_sizes,
     )

@@ -51,6 +51,7 @@ class Facts(msgspec.Struct, frozen=True):
     weight_bytes: int = 0
     widths: Widths | None = None
     remote: bool = False
+    vector_sizes: tuple[int, ...] = ()
 
 
 def read_facts(buffer: Buffer, header: Header) -> Facts:
@@ -80,7 +81,15 @@ def read_facts(buffer: Buffer, header: Header) -> Facts:
         tasks=_tasks(meta, architecture),
         weight_bytes=header.data_bytes,
         widths=_widths(meta, architecture),
+        vector_sizes=_vector_sizes(meta, architecture),
     )
+
+
+def _vector_sizes(meta: dict[str, Value], architecture: str) -> tuple[int, ...]:
+    """Say how many numbers a vector has; the format has no word for shorter ones."""
+    out = _integer(meta, f"{architecture}.embedding_length_out")
+    size = out or _integer(meta, f"{architecture}.embedding_length")
+    return (size,) if size else ()
 
 
 def _widths(meta: dict[str, Value], architecture: str) -> Widths | None:

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from roost.core.request import GenerateRequest, Sampling, TokensPrompt
+from roost.core.request import EmbedPrompt, GenerateRequest, Sampling, TokensPrompt
 from roost.testing.stand import NotApplicable, Stand, require
 
 TOO_LONG = re.compile(r"prompt is too long: \d+ tokens > \d+ maximum")
@@ -53,6 +53,9 @@ async def bad_numbers_are_refused(stand: Stand) -> None:
             failure = await stand.refusal(stand.request("one ", sampling=sampling))
             named = (failure.reason, failure.param)
             require(named == ("bad_request", name), f"{name} {value} is refused as {named}")
+    vectors = GenerateRequest(stand.request("one ").model, EmbedPrompt(("one ",)))
+    failure = await stand.refusal(vectors)
+    require(failure.reason == "unsupported", f"vectors are refused as {failure.reason}")
     exact = stand.subject.backend.capabilities.exact_token_count
     for request in (
         stand.request("one ", 0),

@@ -2,9 +2,9 @@
 
     opened ──Phase──▶ opened
        │ ╲──Refused──▶ refused ──Released──▶ (gone)
-       │  events: Started? PrefillProgress* Delta* terminal
+       │  events: Started? PrefillProgress* (Delta* | Vectors*) terminal
        ▼
-    started ──▶ decoding ──▶ ended ──Released──▶ (gone)
+    started ──▶ decoding or embedding ──▶ ended ──Released──▶ (gone)
 
 After a Cancel, Released may come in any stage. Everything else is a broken node, not bad luck: one
 connection keeps order, so no race can make an event arrive after Released.
@@ -14,10 +14,18 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, StreamEvent
+from roost.core.events import (
+    Delta,
+    Failed,
+    Finished,
+    PrefillProgress,
+    Started,
+    StreamEvent,
+    Vectors,
+)
 from roost.wire.messages import Events, Phase, Refused, Released
 
-Stage = Literal["opened", "started", "decoding", "ended", "refused"]
+Stage = Literal["opened", "started", "decoding", "embedding", "ended", "refused"]
 AboutStream: TypeAlias = Phase | Events | Refused | Released
 
 STAGES: dict[tuple[Stage, type], Stage] = {
@@ -35,6 +43,11 @@ STAGES: dict[tuple[Stage, type], Stage] = {
     ("decoding", Delta): "decoding",
     ("decoding", Finished): "ended",
     ("decoding", Failed): "ended",
+    ("opened", Vectors): "embedding",
+    ("started", Vectors): "embedding",
+    ("embedding", Vectors): "embedding",
+    ("embedding", Finished): "ended",
+    ("embedding", Failed): "ended",
 }
 """What may follow in each stage; a missing pair is illegal. Released has its own rule."""
 

@@ -8,6 +8,8 @@ gateway first or last. What keeps that true:
 - A message of a kind that a peer does not know is passed over by it. Kinds since version 2 are said
   only to those who know them all the same: by the version agreed upon, or by what a report has.
 - A reason for a failure that a peer does not know counts as `upstream_error` there, in its words.
+- A kind of prompt since version 2, and the events that answer it alone, are said only where a
+  report has a model for it (its offer's `mode`).
 - What is none of these (a field that changes its meaning, a new event in a stream, another word
   where there is a fixed list) is said only where the version agreed upon has it.
 """
