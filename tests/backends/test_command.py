@@ -10,7 +10,7 @@ import pytest
 
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
-from tests.backends.subjects import rewrite, runner
+from tests.backends.subjects import compiled, rewrite, runner
 from tests.children import living
 
 CLAIMED = ("concurrent_streams", "cancel", "exact_token_count", "replay")
@@ -23,6 +23,17 @@ async def test_the_example_keeps_every_promise(tmp_path: Path) -> None:
     results = await examine(runner(tmp_path))
     assert failed(results) == [], table(results)
     assert {one.status for one in results} == {"kept", "not claimed"}, table(results)
+    kept = {need for one in results if one.status == "kept" for need in one.case.needs}
+    assert kept == {"chat", "completion", "streaming", *CLAIMED}
+
+
+@pytest.mark.slow
+async def test_one_in_another_language_keeps_them_too(tmp_path: Path) -> None:
+    """The example in C, where there is a compiler."""
+    if (program := compiled("runner", tmp_path)) is None:
+        return
+    results = await examine(runner(tmp_path, program, "1000"))
+    assert failed(results) == [], table(results)
     kept = {need for one in results if one.status == "kept" for need in one.case.needs}
     assert kept == {"chat", "completion", "streaming", *CLAIMED}
 
