@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from roost.backends.base import Prepared, SlotUse
+from roost.backends.base import Prepared, SlotUse, Telemetry
 from roost.backends.llama_http import Place
 from roost.backends.openai_answer import DONE, Answer
 from roost.backends.openai_http import RemoteRuntime
@@ -184,10 +184,19 @@ async def run(runtime: RemoteRuntime) -> list[StreamEvent]:
 )
 async def test_refusals_and_cuts_are_failures(head: str, body: bytes, reason: str) -> None:
     """A server that is busy is told from one that fails; one that stops in mid-answer failed."""
-    async with answering(head, body) as (runtime, _):
+    async with answering(head, body) as (runtime, sent):
         last = (await run(runtime))[-1]
         assert isinstance(last, Failed)
         assert last.failure.reason == reason
+        assert len(sent) == 1, "whoever asks again is not the node"
+        assert not runtime.died.is_set(), "the server may be there again for the next one"
+
+
+async def test_what_a_server_can_take_stays_unknown() -> None:
+    """Nothing is measured, reserved or limited of it; only what is asked here is counted."""
+    async with answering("200 OK", EVENTS) as (runtime, _):
+        assert await runtime.telemetry() == Telemetry(live=0)
+        assert runtime.states is None
 
 
 async def test_the_key_goes_to_the_server() -> None:

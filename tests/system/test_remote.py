@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from roost.store.home import Home
 from roost.store.models import ModelStore
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.system.conftest import MODEL, Start
-from tests.system.processes import Roost
+from tests.system.processes import Roost, fetch
 
 UNCLAIMED = {
     *("exact_token_count", "seed", "replay", "prefix_cache", "sessions", "state"),
@@ -78,7 +79,10 @@ async def load_failure(wrong: Subject) -> str:
 def test_a_request_goes_through_two_of_them(
     start: Start, openai: Callable[[str], OpenAI], tmp_path: Path
 ) -> None:
-    """One that has only a card serves the other's model, streamed, with the other's counts."""
+    """One that has only a card serves the other's model, streamed, with the other's counts.
+
+    What it is asked for is nobody's to end: the other one serves on when the first has gone.
+    """
     home = tmp_path / "near"
     with start("serve", "--backend", "scripted", "--port", "0") as far:
         ModelStore(Home.open(home)).add_file(card(tmp_path, far.url(), model=MODEL), link=False)
@@ -99,3 +103,10 @@ def test_a_request_goes_through_two_of_them(
                 if usage
             ]
             assert counts[0] == counts[1]
+            (node,) = json.loads(fetch(near.url(), "/roost/v1/fleet"))["nodes"]
+            (offer,) = node["models"]
+            assert (offer["kv_bytes"], offer["workspace_bytes"]) == (None, None)
+            # Nobody here runs a model: what there is of processes renders nothing and holds none.
+            assert near.descendants() == []
+        again = openai(far.url()).chat.completions.create(model=MODEL, messages=wanted)
+        assert again.choices[0].message.content == text
