@@ -237,6 +237,11 @@ REASONS: dict[str, Kind] = {
         "The model could not be loaded on the node.",
         "Read the runtime's log under `logs/` on the node, and check the model's file and memory.",
     ),
+    "out_of_memory": _peer(
+        503,
+        "The machine has not enough memory left to load the model.",
+        "Unload another model, or serve this one with less `--ctx` or fewer `--slots`.",
+    ),
     "node_lost": _peer(
         502,
         "The node that served the request was lost.",

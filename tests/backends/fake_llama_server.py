@@ -418,6 +418,8 @@ async def main(args: argparse.Namespace, model: Json, key: str) -> int:
     if "last_words" in model:
         say(f"0.01.002.003 W {model['last_words']}")
         return 3
+    if model.get("killed"):
+        os.kill(os.getpid(), signal.SIGKILL)
     if "load_error" in model:
         say(f"E llama_model_load: error loading model: {model['load_error']}")
         return 1

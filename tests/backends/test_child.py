@@ -110,6 +110,14 @@ async def test_a_descriptor_is_inherited(log: Path) -> None:
     os.close(reader)
 
 
+async def test_words_of_the_run_before_are_not_its_own(log: Path) -> None:
+    """The next program writes to the same log, and its tail begins where it began."""
+    for word in ("out of memory", "fine"):
+        child = await start(python(f"print({word!r})", log))
+        await child.died.wait()
+        assert child.tail(9) == (word,)
+
+
 async def test_missing_program_says_so(log: Path) -> None:
     """A program that does not exist ends with 127 and a sentence in the log."""
     child = await start(Program(("/nonexistent/program",), str(log)))

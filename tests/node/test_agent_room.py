@@ -7,6 +7,7 @@ import msgspec
 from roost.core.events import Delta
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import LoadView, RuntimeView
+from roost.errors import Failure
 from roost.node.effects import Load, Send, Unload
 from roost.node.ledger import RoomSettings
 from roost.wire.messages import Refused
@@ -17,6 +18,7 @@ from tests.node.kit import (
     MODEL,
     OTHER,
     SETTINGS,
+    SPOILT,
     Node,
     offer,
     reason_of,
@@ -61,6 +63,54 @@ def test_a_model_that_is_spoilt_drives_nobody_out() -> None:
     assert [one.usable for one in node.agent.status().models] == [True, False, True]
     node.serve(3)
     assert _view(node, MODEL).resident_s == 10.0
+
+
+SHORT = Failure("out_of_memory", "unable to allocate")
+
+
+def _short(room: RoomSettings) -> Node:
+    """Two models beside each other, by what the ledger knows; the second lacks memory."""
+    node = _node(room)
+    node.serve(1)
+    node.tick(10.0)
+    assert Load(OTHER, SECOND) in node.open(2, model=OTHER)
+    return node
+
+
+def test_a_load_that_lacks_memory_is_tried_again_when_others_have_gone() -> None:
+    """The idle model goes, whoever waits goes on waiting, and the second failure is the last."""
+    node = _short(msgspec.structs.replace(ROOM, max_runtimes=0))
+    assert Unload(FIRST) in node.load_failed("other#2", SHORT)
+    assert reason_of_all(node) == []
+    assert not any(isinstance(effect, Load) for effect in node.open(3, model=OTHER))
+    again = RuntimeId("other#3")
+    assert [e for e in node.gone() if isinstance(e, Load)] == [Load(OTHER, again)]
+    node.serve(4, model=THIRD)
+    node.load_failed(again, SHORT)
+    assert reason_of_all(node) == ["load_failed"] * 2
+    refused = node.said(2)[-2]
+    assert isinstance(refused, Refused)
+    assert "unable to allocate" in refused.failure.message
+    assert not any(isinstance(effect, Load) for effect in node.tick(60.0))
+
+
+def test_nobody_goes_for_a_load_that_fails_for_another_reason() -> None:
+    """Nor for one that lacks memory where nobody may go: one works, one is young, one is kept."""
+    free = msgspec.structs.replace(ROOM, max_runtimes=0)
+    spoilt = _short(free)
+    spoilt.load_failed("other#2", SPOILT)
+    busy = _short(free)
+    busy.run(3)
+    busy.load_failed("other#2", SHORT)
+    young = _node(free)
+    young.serve(1)
+    young.open(2, model=OTHER)
+    young.load_failed("other#2", SHORT)
+    kept = _short(msgspec.structs.replace(free, evict=False))
+    kept.load_failed("other#2", SHORT)
+    for one in (spoilt, busy, young, kept):
+        assert reason_of_all(one) == ["load_failed"]
+        assert not any(isinstance(effect, Unload) for effect in one.all)
 
 
 def test_a_busy_runtime_is_not_touched() -> None:

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -54,15 +55,42 @@ class Program(msgspec.Struct, frozen=True):
     memory_max_bytes: int = 0
 
 
+class _Log(NamedTuple):
+    """A log, and where it ended before this program wrote to it: in which file, at which byte."""
+
+    path: str
+    file: int = 0
+    end_bytes: int = 0
+
+    @classmethod
+    def at(cls, path: str) -> _Log:
+        """Look where this log ends now."""
+        try:
+            found = Path(path).stat()
+        except OSError:
+            return cls(path)
+        return cls(path, found.st_ino, found.st_size)
+
+    def tail(self) -> str:
+        """Read what has been written since, its last part if that is much."""
+        try:
+            with Path(self.path).open("rb") as log:
+                begin = self.end_bytes if os.fstat(log.fileno()).st_ino == self.file else 0
+                log.seek(max(begin, log.seek(0, os.SEEK_END) - TAIL_MAX_BYTES))
+                return log.read(TAIL_MAX_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
 class Child:
     """A running program; made by `start`."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], lifetime_fd: int, log_path: str) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], lifetime_fd: int, log: _Log) -> None:
         self.died = asyncio.Event()
         self.status: int | None = None
         self._popen = popen
         self._lifetime_fd = lifetime_fd
-        self._log_path = log_path
+        self._log = log
         self._loop = asyncio.get_running_loop()
         self._on_death: Callable[[], None] | None = None
         self._watch()
@@ -131,15 +159,20 @@ class Child:
         except TimeoutError:
             raise fail("runtime_error", "A runtime's process cannot be killed.") from None
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether something killed the program alone: a system that is short of memory does so.
+
+        Whoever ends a child here kills its whole group, and then the shim tells no status.
+        """
+        return self.status == 128 + signal.SIGKILL
+
     def tail(self, lines: int) -> tuple[str, ...]:
-        """Give the last `lines` lines of its log, for a person who asks why it ended."""
-        try:
-            with Path(self._log_path).open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_MAX_BYTES))
-                text = log.read(TAIL_MAX_BYTES).decode("utf-8", "replace")
-        except OSError:
-            return ()
-        return tuple(deque(text.splitlines(), maxlen=lines))
+        """Give the last `lines` lines that it has written, for a person who asks why it ended.
+
+        Another run may have written to the same log before; its words are not this one's.
+        """
+        return tuple(deque(self._log.tail().splitlines(), maxlen=lines))
 
     def rss_bytes(self) -> int | None:
         """Give the resident memory of the programs under the shim; None where nobody tells."""
@@ -166,6 +199,7 @@ async def start(program: Program) -> Child:
     """
     if len(program.stdin) > STDIN_MAX_BYTES:
         raise ValueError("stdin is too long to be given at once")
+    log = _Log.at(program.log_path)
     reader, writer = os.pipe()
     try:
         popen = _popen(program, reader)
@@ -174,7 +208,7 @@ async def start(program: Program) -> Child:
         raise fail("load_failed", f"A process cannot be started: {error.strerror}.") from None
     finally:
         os.close(reader)
-    return Child(popen, writer, program.log_path)
+    return Child(popen, writer, log)
 
 
 def _popen(program: Program, lifetime_fd: int) -> subprocess.Popen[bytes]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import resource
 import socket
 import sys
 import threading
@@ -81,7 +82,9 @@ def _loaded(load: Loader, order: Load, wire: Wire) -> Engine | None:
     except CannotLoad as error:
         wire.say(Broken(str(error)))
     except MemoryError:
-        wire.say(Broken("The runtime has no memory left to load the model."))
+        # Room that others make is of no use to who has reached a limit of its own.
+        free = resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY
+        wire.say(Broken("The runtime has no memory left to load the model.", memory=free))
     except Exception as error:
         logging.getLogger(__name__).exception("the model was not loaded")
         wire.say(Broken(f"The library cannot load the model ({type(error).__name__})."))

@@ -128,9 +128,13 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 
 
 class Broken(msgspec.Struct, frozen=True, tag="broken"):
-    """The model cannot be loaded; `message` is for the person who wanted it."""
+    """The model cannot be loaded; `message` is for the person who wanted it.
+
+    `memory` says that it might be, were there more memory.
+    """
 
     message: str
+    memory: bool = False
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):

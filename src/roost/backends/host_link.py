@@ -186,7 +186,8 @@ class HostLink(asyncio.Protocol):
         """The process has ended: tell everybody who waits for a word of it."""
         failure = self.failure()
         if not self.loaded.done():
-            self.loaded.set_exception(fail("load_failed", self._why_not_loaded()))
+            reason = "out_of_memory" if self.child.was_killed else "load_failed"
+            self.loaded.set_exception(fail(reason, self._why_not_loaded()))
             # Looked at, so that a start that was given up is not reported as forgotten.
             self.loaded.exception()
         for asked in self._asked.values():
@@ -281,7 +282,8 @@ class HostLink(asyncio.Protocol):
         elif isinstance(word, Loading):
             self.progress(min(1.0, max(0.0, word.part)))
         elif isinstance(word, Broken):
-            self.loaded.set_exception(fail("load_failed", word.message))
+            reason = "out_of_memory" if word.memory else "load_failed"
+            self.loaded.set_exception(fail(reason, word.message))
         else:
             self.loaded.set_result(word)
 

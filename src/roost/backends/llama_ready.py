@@ -22,7 +22,7 @@ from roost.backends.llama_states import LlamaStates, ProbePlan, probed
 from roost.backends.loading import guessed_part
 from roost.backends.render import renderer_for
 from roost.core.model import Manifest, RuntimeKey
-from roost.errors import fail
+from roost.errors import Failure, RoostError, fail
 from roost.text.screen import screened
 
 POLL_FIRST_S = 0.02
@@ -30,6 +30,11 @@ POLL_MAX_S = 0.25
 POLL_GROWTH = 1.3
 LOG_LINES = 80
 _CAUSES = re.compile(r"error loading model: (.+)|(the program cannot be started: .+)|error: (.+)")
+_MEMORY = re.compile(
+    r"(?:failed|unable) to allocate|cannot allocate memory|alloc\w* failed|out ?of ?memory"
+    r"|bad_alloc",
+    re.IGNORECASE,
+)
 _PATH = re.compile(r"\S*/\S+")
 _KEY = re.compile(r"[0-9A-Fa-f]{32,}")
 _STAMP = re.compile(r"^[\d.]+ [A-Z] ")
@@ -121,7 +126,7 @@ class Starting:
         wait_s, part = POLL_FIRST_S, 0.0
         while not await link.healthy():
             if link.died.is_set():
-                raise fail("load_failed", _why(link.child))
+                raise RoostError(_why(link.child))
             part = max(part, guessed_part(link.child, self._manifest.size_bytes))
             on_progress(part)
             await link.pause(wait_s)
@@ -155,16 +160,20 @@ class Starting:
         return (await link.tokenize([self._manifest.bos], special=True))[:1]
 
 
-def _why(child: Child) -> str:
+def _why(child: Child) -> Failure:
     """Find the cause in the log of a child that ended; paths in it are nobody's business."""
     lines = child.tail(LOG_LINES)
+    if short := next(filter(_MEMORY.search, lines), None):
+        message = f"The machine has not enough memory left for the model: {_shown(short)}."
+        return Failure("out_of_memory", message)
     for line in lines:
         if found := _CAUSES.search(line):
             cause = next(group for group in found.groups() if group)
-            return f"The model cannot be loaded: {_shown(cause)}."
+            return Failure("load_failed", f"The model cannot be loaded: {_shown(cause)}.")
     ended = f"The runtime ended while it loaded the model (status {child.status})"
     last = next((line for line in reversed(lines) if line.strip()), "")
-    return f"{ended}; its last words: {_shown(last)}" if last else f"{ended}, without a word."
+    words = f"; its last words: {_shown(last)}" if last else ", without a word."
+    return Failure("out_of_memory" if child.was_killed else "load_failed", ended + words)
 
 
 def _shown(line: str) -> str:

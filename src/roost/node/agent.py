@@ -338,7 +338,7 @@ class Agent:
             limit = max((offer.slots for offer in offers), default=0)
         now = self._lived_at or 0.0
         backend, room = self._settings.backend, self._settings.room
-        lanes = self._workshop.residences()
+        lanes = self._workshop.residency.residences()
         return NodeStatus(
             models=tuple(self._judged(offer) for offer in offers),
             runtimes=tuple(runtime_view(r, self._workshop, backend, now) for r in lanes),
@@ -360,7 +360,7 @@ class Agent:
 
     def statistics(self) -> AgentStatistics:
         """The agent at a glance."""
-        alive = [r for r in self._workshop.residences() if r.runtime is not None]
+        alive = [r for r in self._workshop.residency.residences() if r.runtime is not None]
         return AgentStatistics(
             opened=self._desk.opened,
             released=self._desk.released,

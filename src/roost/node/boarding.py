@@ -66,6 +66,8 @@ class _Turn:
     asked: bool
     asked_to_look: bool = False
     looked: bool = False
+    # These have to be gone first, although there is room by what is known.
+    after: tuple[RuntimeId, ...] = ()
     # One pass for each that waits: what does not help once does not help twice.
     relief: Literal["", "asked", "had"] = ""
 
@@ -86,6 +88,19 @@ class Boarding:
             return
         turn = self._line.setdefault(model, _Turn(now, asked))
         turn.asked = turn.asked or asked
+
+    def spare(
+        self, offer: ModelOffer, pinned: Container[RuntimeId], now: float
+    ) -> tuple[RuntimeId, ...]:
+        """Who may go for a model that lacked memory where the ledger saw enough."""
+        if self._closed or not self._settings.evict:
+            return ()
+        # A model of unknown size gets the place of one.
+        return self.ledger.idle(offer.device, max(1, known_bytes(offer)), pinned, now)
+
+    def rejoin(self, model: ModelId, after: tuple[RuntimeId, ...], now: float) -> None:
+        """Be first in line, and go on when these are gone."""
+        self._line = {model: _Turn(now, asked=True, after=after)} | self._line
 
     def quit(self, model: ModelId) -> None:
         """No stream waits for this model any more."""
@@ -126,6 +141,9 @@ class Boarding:
         """
         model, turn = next(iter(self._line.items()))
         need_bytes, device = known_bytes(offer), offer.device
+        if any(map(self.ledger.has, turn.after)) and now < turn.since_s + self._settings.wait_s:
+            self._due_s = turn.since_s + self._settings.wait_s
+            return None
         room = self.ledger.room(need_bytes, pinned, now, device)
         if room.why == "" and not room.evict:
             return self._out(model, Start(model))

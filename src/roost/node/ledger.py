@@ -160,6 +160,10 @@ class Ledger:
         if one is not None:
             one.leaving = True
 
+    def has(self, runtime: RuntimeId) -> bool:
+        """Whether this runtime takes room: it is being loaded, ready or on its way out."""
+        return runtime in self._residents
+
     def leave(self, runtime: RuntimeId) -> None:
         """The runtime is gone, or its load has failed."""
         self._residents.pop(runtime, None)

@@ -75,7 +75,7 @@ class Orders:
 
     def _look(self, now: float) -> bool:
         before = len(self._open)
-        lanes = {one.model: one for one in self._workshop.residences()}
+        lanes = {one.model: one for one in self._workshop.residency.residences()}
         for one in list(self._open.values()):
             work: Callable[[_Open, Residence | None, float], Failure | bool] = (
                 self._load if one.order.what == "load" else self._unload

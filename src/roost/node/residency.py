@@ -7,9 +7,10 @@
        ╰──want: after the back-off────────────╯
 
 A lane that is wanted and absent waits for room (`boarding`). One load at a time per model, however
-many want it. A failed load answers all who wait; the next attempt is made by the
-next request after a back-off that doubles, never by a timer: a model that cannot load costs nothing
-while nobody asks for it. A runtime that died is simply absent.
+many want it. A load that fails for want of memory is tried once more when idle runtimes have gone
+for it, whatever the ledger thought. Otherwise a failed load answers all who wait; the next attempt
+is made by the next request after a back-off that doubles, never by a timer: a model that cannot
+load costs nothing while nobody asks for it. A runtime that died is simply absent.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ class _Lane:
         self.state: RuntimeState = "absent"
         self.runtime: RuntimeId | None = None
         self.waiting: list[StreamKey] = []
+        self.tried_again = False
         self.failures = 0
         self.failure: Failure | None = None
         self.retry_at = 0.0
@@ -186,8 +188,35 @@ class Residency:
         lane.state = "ready"
         self.ledger.settled(runtime, now)
         lane.load_s = now - lane.loading_since
-        lane.failures, lane.failure = 0, None
+        lane.failures, lane.failure, lane.tried_again = 0, None, False
         return _take_waiting(lane)
+
+    def again(
+        self,
+        runtime: RuntimeId,
+        failure: Failure,
+        offers: Mapping[ModelId, ModelOffer],
+        pinned: Container[RuntimeId],
+        now: float,
+    ) -> tuple[RuntimeId, ...]:
+        """Who goes so that this load, which has failed, is made once more; nobody if it is not.
+
+        `pinned` are the runtimes that have something to do. Where somebody goes, all who wait for
+        the model go on waiting, and it is first in line.
+        """
+        lane = self._lane_of(runtime)
+        offer = offers.get(lane.model) if lane is not None else None
+        if lane is None or offer is None or lane.state != "loading" or lane.tried_again:
+            return ()
+        if failure.reason != "out_of_memory":
+            return ()
+        going = self._boarding.spare(offer, pinned, now)
+        if going:
+            lane.tried_again = True
+            self._forget(lane)
+            lane.state = "absent"
+            self._boarding.rejoin(lane.model, going, now)
+        return going
 
     def on_load_failed(
         self, runtime: RuntimeId, failure: Failure, now: float
@@ -222,7 +251,7 @@ class Residency:
         return self._failed(self._lanes[model], failure, now)
 
     def _failed(self, lane: _Lane, failure: Failure, now: float) -> tuple[StreamKey, ...]:
-        lane.state, lane.failure = "failed", failure
+        lane.state, lane.failure, lane.tried_again = "failed", failure, False
         wait_s = min(self._settings.max_s, self._settings.first_s * 2.0**lane.failures)
         # The exponent is bounded too: 2.0**1024 is no float.
         lane.failures = min(lane.failures + 1, 64)

@@ -37,7 +37,7 @@ def runtime_view(residence: Residence, workshop: Workshop, backend: str, now: fl
 
 def load_views(workshop: Workshop, now: float) -> tuple[LoadView, ...]:
     """What it would take to load each model that has no runtime and does not simply fit."""
-    residences = workshop.residences()
+    residences = workshop.residency.residences()
     present = {one.model for one in residences if one.runtime is not None}
     model_of = {one.runtime: one.model for one in residences if one.runtime is not None}
     pinned = workshop.floors.pinned()

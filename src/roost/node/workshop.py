@@ -21,7 +21,7 @@ from roost.node.floor import Floor
 from roost.node.floors import Floors
 from roost.node.keys import Keys, carried
 from roost.node.progress import Progress
-from roost.node.residency import Ready, Residence, Residency, TellAll, Unavailable
+from roost.node.residency import Ready, Residency, TellAll, Unavailable
 from roost.node.seating import Seating
 from roost.node.sessions import Sessions
 from roost.node.settings import AgentSettings
@@ -52,10 +52,6 @@ class Workshop:
         self.sessions = Sessions(settings.sessions)
 
     # What the agent reads.
-
-    def residences(self) -> tuple[Residence, ...]:
-        """Every model's lane."""
-        return self.residency.residences()
 
     def is_usable(self, model: ModelId) -> bool:
         """Whether the model could fit, and its last load, if there was one, did not fail."""
@@ -147,10 +143,12 @@ class Workshop:
         self.fill(now)
 
     def on_load_failed(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
-        """A runtime could not be started: all who wait for it are told."""
+        """A runtime could not be started: others go if that may help, or all who wait are told."""
         model = self.residency.model_of(runtime)
         self.progress.over(runtime)
         self._keys.over(runtime)
+        going = self.residency.again(runtime, failure, self.offers, self.floors.pinned(), now)
+        self._clear(going, now)
         for key in self.residency.on_load_failed(runtime, failure, now):
             assert model is not None
             self.end(self._known(key), self.residency.why_not(model, now), now)
