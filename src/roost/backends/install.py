@@ -10,6 +10,7 @@ import msgspec
 
 SIZES = {
     "llama": "127 MB installed",
+    "top": "22 MB installed",
     "transformers": "1.1 GB installed with a torch for CPUs, several GB with one for CUDA",
 }
 """What each extra takes on the disk, for the person who has to decide."""

@@ -27,6 +27,7 @@ VERBS: dict[str, str] = {
     "states": "show what nodes keep of conversations; save, restore, erase, pin or prune it",
     "runtime": "show what a running gateway can do, its memory, runtimes and requests",
     "fleet": "show the nodes of a running gateway",
+    "top": "show a running gateway as it is now: nodes, models, requests; top --demo",
     "placement": "show where models run, and what loading them elsewhere would cost",
     "drain": "give a node no new work: drain NODE",
     "undrain": "give a node work again: undrain NODE",

@@ -1,0 +1,1 @@
+"""WIRING: what `roost top` shows: the feed, the page made of it, the terminal that shows it."""
