@@ -103,13 +103,21 @@ async def test_tools_are_told_in_the_generic_way(tmp_path: Path) -> None:
     assert set(json.loads(call.arguments)) == {"at"}
 
 
-async def test_a_schema_that_cannot_be_followed_demands_nothing(tmp_path: Path) -> None:
-    """Tools with such schemas can still be demanded: the call is begun, and judged when read."""
-    offer = Offer((Tool("look", "", '{"not":{}}'),), "required")
-    request = GenerateRequest(MODEL, ChatPrompt((Message("user", "hi"),), offer))
-    prepared = await (await start(tmp_path, ctx=4096)).prepare(request)
-    assert prepared.request.constraint is None
-    assert prepared.reading is not None
+@pytest.mark.parametrize("schema", ['{"not":{}}', '{"type":"wibble"}', '{"enum":[]}'])
+async def test_a_call_whose_schema_cannot_be_followed_is_not_promised(
+    schema: str, tmp_path: Path
+) -> None:
+    """Demanded, it is the caller's mistake, named by its field; offered, a model may call it."""
+    runtime = await start(tmp_path, ctx=4096)
+
+    def asks(offer: Offer) -> GenerateRequest:
+        return GenerateRequest(MODEL, ChatPrompt((Message("user", "hi"),), offer))
+
+    tools = (Tool("look", "", schema),)
+    with pytest.raises(RoostError, match="tool_choice") as refused:
+        await runtime.prepare(asks(Offer(tools, "required")))
+    assert (refused.value.failure.status, refused.value.failure.param) == (400, "tools")
+    assert (await runtime.prepare(asks(Offer(tools)))).reading is not None
 
 
 async def test_reversible_tokens(tmp_path: Path) -> None:

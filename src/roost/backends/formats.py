@@ -10,7 +10,7 @@ import msgspec
 from roost.backends import checks
 from roost.core.model import Capabilities
 from roost.core.request import Constraint, GenerateRequest, JsonSchema
-from roost.errors import RoostError
+from roost.errors import RoostError, fail
 from roost.text.constraints import rules_of
 from roost.text.gbnf import Rules, written
 
@@ -54,16 +54,21 @@ class Formats:
     async def demanded(self, request: GenerateRequest, schema: str) -> GenerateRequest:
         """Hold a request to a call that is demanded of it, as far as the backend can.
 
-        Where it cannot, or cannot follow the tools' schemas, the call is begun all the same, and
-        whoever reads the answer judges what became of it.
+        Where it follows no schemas at all, the call is begun all the same, and whoever reads the
+        answer judges what became of it. Raises for a schema that cannot be followed by a backend
+        that follows others: as for a format, an answer that may be of no use is not promised.
         """
         if not schema or not self._claims.json_schema or request.constraint is not None:
             return request
         held = msgspec.structs.replace(request, constraint=JsonSchema(schema))
         try:
             await self.of(held)
-        except RoostError:
-            return request
+        except RoostError as error:
+            message = (
+                f"{error.failure.message} It is the schema of a tool that has to be called; with "
+                "'tool_choice' auto a call is not held to it."
+            )
+            raise fail(error.failure.reason, message, param="tools") from None
         return held
 
 

@@ -15,6 +15,7 @@ from roost.core.request import Message, ToolCall
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject, described
 from roost.dialects.openai_messages import MESSAGES_MAX
+from roost.dialects.openai_options import unknown_names
 from roost.dialects.openai_tools import read_name
 from roost.errors import RoostError, fail
 
@@ -24,6 +25,7 @@ BETWEEN = "\n\n"
 BILLING = "x-anthropic-billing-header:"
 """Claude Code's first line: it changes with every request, and means nothing to a model."""
 
+_KNOWN = frozenset({"role", "content"})
 _MEDIA = frozenset({"image", "audio", "video", "file", "container_upload"})
 _encode = msgspec.json.Encoder().encode
 Ignore = Callable[[str], None]
@@ -60,6 +62,8 @@ def _message(entry: object, path: str, ignore: Ignore) -> Iterator[Message]:
     if not isinstance(entry, dict):
         raise fields.wrong(path, "an object", entry)
     content, where = entry.get("content"), f"{path}.content"
+    for name in unknown_names(entry, _KNOWN):
+        ignore(f"messages[].{name}")
     match entry.get("role"):
         case "system":
             text = _texts(content, where)

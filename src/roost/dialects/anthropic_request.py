@@ -27,6 +27,12 @@ _KNOWN = frozenset(
     {"model", "messages", "system", "max_tokens", "stop_sequences", "stream", "temperature"}
     | {"top_p", "top_k", "tools", "tool_choice", "thinking", "output_config", "metadata", "roost"}
 )
+_WITHIN = {
+    "thinking": {"type"},
+    "output_config": {"effort", "format"},
+    "metadata": {"user_id"},
+    "tool_choice": {"type", "name", "disable_parallel_tool_use"},
+}
 _MODES: dict[str, ToolMode] = {
     "auto": "auto",
     "any": "required",
@@ -64,6 +70,8 @@ def read_message(body: bytes, *, strict: bool = False) -> shared.Translated:
         constraint=read_flat_format(form, "output_config.format", offer),
     )
     ignored |= shared.unknown_names(sent, _KNOWN)
+    for name, known in _WITHIN.items():
+        ignored |= shared.unknown_within(sent, name, known)
     options = shared.ReplyOptions(
         stream=fields.flag(sent, "stream") or False,
         include_usage=True,

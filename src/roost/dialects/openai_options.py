@@ -30,6 +30,7 @@ BIASES_MAX = 4096
 IGNORED_NAMES_MAX = 32
 IGNORED_NAME_CHARS_MAX = 64
 
+_STREAM_OPTIONS = frozenset({"include_usage"})
 _TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)
 
 SHARED_FIELDS = frozenset(
@@ -198,7 +199,9 @@ def translated(
     return Translated(
         request,
         read_reply(body, logprobs=request.top_logprobs is not None),
-        name_ignored(ignored, strict=strict),
+        name_ignored(
+            {*ignored, *unknown_within(body, "stream_options", _STREAM_OPTIONS)}, strict=strict
+        ),
         fields.mapping(body, "roost"),
         read_cache_key(body),
     )
@@ -218,3 +221,10 @@ def name_ignored(names: Collection[str], *, strict: bool) -> tuple[str, ...]:
 def unknown_names(body: JsonObject, known: Collection[str]) -> set[str]:
     """Find the fields that are set and not `known`."""
     return {name for name, value in body.items() if value is not None and name not in known}
+
+
+def unknown_within(body: JsonObject, name: str, known: Collection[str]) -> set[str]:
+    """Find the fields that are set in the object `name` and not `known`, by their paths."""
+    inner = body.get(name)
+    found = unknown_names(inner, known) if isinstance(inner, dict) else set()
+    return {f"{name}.{one}" for one in found}

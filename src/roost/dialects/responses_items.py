@@ -14,6 +14,7 @@ from roost.core.request import Message, Role, ToolCall
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject, described
 from roost.dialects.openai_messages import MESSAGES_MAX
+from roost.dialects.openai_options import unknown_names
 from roost.dialects.openai_tools import read_arguments, read_name
 from roost.errors import RoostError, fail
 
@@ -32,6 +33,10 @@ _TEXTS = {
     "refusal": "refusal",
 }
 _MEDIA = frozenset({"input_image", "input_file", "input_audio", "image", "file"})
+_KNOWN = frozenset(
+    {"type", "id", "status", "role", "content", "call_id", "name", "arguments", "output", "summary"}
+    | {"encrypted_content"}
+)
 _OTHERS = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "computer_call", "mcp_call"}
     | {"image_generation_call", "local_shell_call", "mcp_list_tools", "mcp_approval_request"}
@@ -109,6 +114,8 @@ def _read(item: object, path: str, turns: Turns, ignore: Ignore) -> None:
     if not isinstance(item, dict):
         raise fields.wrong(path, "an object", item)
     kind = item.get("type", "message" if "role" in item else None)
+    for name in unknown_names(item, _KNOWN):
+        ignore(f"input[].{name}")
     match kind:
         case "message":
             _message(item, path, turns)

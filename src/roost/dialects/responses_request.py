@@ -62,6 +62,8 @@ def read_response(body: bytes, *, strict: bool = False) -> shared.Translated:
         constraint=read_flat_format(form, "text.format", offer),
     )
     ignored |= shared.unknown_names(sent, _KNOWN)
+    ignored |= shared.unknown_within(sent, "text", {"format"})
+    ignored |= shared.unknown_within(sent, "reasoning", {"effort"})
     translated = shared.translated(sent, request, ignored, strict=strict)
     options = msgspec.structs.replace(translated.options, wishes=wishes, include_usage=True)
     return msgspec.structs.replace(translated, options=options)
