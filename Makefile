@@ -9,7 +9,7 @@ ENGINES := .venv/stamp-engines
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-engines test-drills test-fast sim sim-mutants drills bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming demo docs format clean
+.PHONY: help install check test test-engines test-drills test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ sim-mutants: $(STAMP) ## 200 seeds of every defective machine (many minutes)
 
 drills: $(STAMP) ## kill, flood, stall and leave real processes
 	$(BIN)/python -m roost.bench.drills
+
+# Needs a real model; without MODEL it is the one of the tests, which is fetched once.
+experiments: $(STAMP) ## E1 to E17 in small form, and their pages; ONLY=E4 MODEL=file.gguf
+	$(BIN)/python -m roost.bench.experiments --only "$(ONLY)" \
+		--real "$(or $(MODEL),$$($(BIN)/python -m tests.smollm2))"
 
 bench-gateway: $(STAMP) ## CPU and latency the gateway adds
 	$(BIN)/python -m roost.bench.gateway

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 from time import monotonic
 from typing import Literal, cast
@@ -57,7 +58,7 @@ class Chat(msgspec.Struct, frozen=True):
         return whole[: len(whole) // 2] if self.half else whole
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, array_like=True):
     """What came of a chat; times in seconds of the monotonic clock.
 
     `due_s` is when it should have been sent, `stamps` are the arrivals of data behind the head.
@@ -95,6 +96,23 @@ class Answer(msgspec.Struct, frozen=True):
     def gaps_s(self) -> list[float]:
         """Times between arrivals."""
         return [b - a for a, b in pairwise(self.stamps)]
+
+
+def rebased(answers: Sequence[Answer], origin_s: float, *, stamps: bool) -> tuple[Answer, ...]:
+    """Count times from `origin_s`, to a tenth of a millisecond, as files keep them.
+
+    Without `stamps` the arrivals are left out.
+    """
+    return tuple(
+        msgspec.structs.replace(
+            answer,
+            due_s=round(answer.due_s - origin_s, 4),
+            sent_s=round(answer.sent_s - origin_s, 4),
+            ended_s=round(answer.ended_s - origin_s, 4),
+            stamps=tuple(round(s - origin_s, 4) for s in answer.stamps) if stamps else (),
+        )
+        for answer in answers
+    )
 
 
 class _Connection(asyncio.Protocol):

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ import msgspec
 
 from roost.bench.drills import fleets
 from roost.bench.drills.arrivals import at_once
-from roost.bench.drills.asking import Answer, Chat, ask, scripted
+from roost.bench.drills.asking import Answer, Chat, ask, rebased, scripted
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Check, Report, none_of, table
@@ -34,38 +35,75 @@ BUDGET_S = 11.0
 DEADLY_S = {"prefill": 0.3, "decode": 0.4, "replay": 0.4}
 
 
+class Round(msgspec.Struct, frozen=True):
+    """One kill: when in the life of the answers, on whom, and what was held afterwards."""
+
+    phase: Phase
+    victim: str
+    answers: tuple[Answer, ...]
+    held: int
+
+
+class Deaths(msgspec.Struct, frozen=True):
+    """Every kill, and the answers of a full house at the end; `real` is about a runtime's death."""
+
+    real: bool
+    rounds: tuple[Round, ...]
+    after: tuple[Answer, ...]
+
+
 async def nodes(stage: Stage, plan: Plan) -> Report:
     """Kill a node of two while it computes a prompt, then while it answers, then once more."""
+    times = round(plan.pick(short=1, full=3))
+    return judge(await died(stage, times, plan.pick(short=0.0, full=BUDGET_S)))
+
+
+async def died(stage: Stage, times: int, budget_s: float) -> Deaths:
+    """Kill so often in each phase.
+
+    Between the phases `budget_s` pass: what a round has spent of the fleet's retries is not
+    another one's affair.
+    """
     fleet = await fleets.nodes(stage, MEMBERS, ("--slots", str(SLOTS)))
     dice = random.Random(8)
     await at_once([_chat(fleet, dice, None) for _ in range(MEMBERS * SLOTS)])
+    rounds: list[Round] = []
+    for phase in PHASES:
+        await asyncio.sleep(budget_s if phase == "replay" else 0.0)
+        for _ in range(times):
+            answers, victim = await _round(fleet, dice, phase)
+            view = await _recovered(fleet)
+            first_s = min(answer.due_s for answer in answers)
+            kept = rebased(answers, first_s, stamps=True)
+            rounds.append(Round(phase, victim, kept, view.held))
+    after = await at_once([_chat(fleet, dice, None) for _ in range(MEMBERS * SLOTS)])
+    kept = rebased(after, after[0].due_s, stamps=False)
+    return Deaths(stage.real is not None, tuple(rounds), kept)
+
+
+def judge(seen: Deaths) -> Report:
+    """Check how answers ended in each phase, and that all serve again."""
     rows: list[list[str]] = []
     checks: list[Check] = []
     figures: dict[str, float] = {}
-    for phase in PHASES:
-        if phase == "replay":
-            # What the rounds before have spent of the fleet's retries is not this one's affair.
-            await asyncio.sleep(plan.pick(short=0.0, full=BUDGET_S))
-        for _ in range(round(plan.pick(short=1, full=3))):
-            answers, victim = await _round(fleet, dice, phase)
-            view = await _recovered(fleet)
-            ends = Counter(answer.end for answer in answers)
-            rows.append([phase, str(len(answers)), *_counts(answers, victim)])
-            checks += _checks(phase, answers, view)
-            figures |= {f"{phase}_{end}": float(count) for end, count in ends.items()}
-            if phase == "replay":
-                seam_s = max(figures.get("replay_gap_max_s", 0.0), _seam_s(answers, victim))
-                figures["replay_gap_max_s"] = seam_s
-    after = await at_once([_chat(fleet, dice, None) for _ in range(MEMBERS * SLOTS)])
-    served = Counter(a.node for a in after if a.end == "complete")
+    for one in seen.rounds:
+        ends = Counter(answer.end for answer in one.answers)
+        rows.append([one.phase, str(len(one.answers)), *_counts(one.answers, one.victim)])
+        checks += _checks(one)
+        for end, count in ends.items():
+            figures[f"{one.phase}_{end}"] = figures.get(f"{one.phase}_{end}", 0.0) + count
+        if one.phase == "replay":
+            seam_s = max(figures.get("replay_gap_max_s", 0.0), _seam_s(one.answers, one.victim))
+            figures["replay_gap_max_s"] = seam_s
+    served = Counter(a.node for a in seen.after if a.end == "complete")
     # A model that is still loaded elsewhere need not be loaded again where its runtime died.
-    usable = sum(served.values()) == len(after) and (bool(stage.real) or len(served) == MEMBERS)
-    checks.append(Check("they serve again", usable, f"{dict(served)}"))
+    usable = sum(served.values()) == len(seen.after) and (seen.real or len(served) == MEMBERS)
+    checks.append(Check("they serve again", usable, f"{sum(served.values())} of {len(seen.after)}"))
     heads = (
         *("killed in", "asked", "on the victim", "complete", "error events"),
         *("[DONE] after one", "longest gap ms"),
     )
-    what = "runtime's process" if stage.real else "node"
+    what = "runtime's process" if seen.real else "node"
     return Report(f"E8 death of a {what}", (table(heads, rows),), figures, tuple(checks))
 
 
@@ -131,12 +169,12 @@ async def _recovered(fleet: Fleet) -> FleetView:
     return await fleet.gateway.settled()
 
 
-def _seam_s(answers: list[Answer], victim: str) -> float:
+def _seam_s(answers: Sequence[Answer], victim: str) -> float:
     """The longest that a client of the victim waited between two events."""
     return max((max(a.gaps_s, default=0.0) for a in answers if a.node == victim), default=0.0)
 
 
-def _counts(answers: list[Answer], victim: str) -> list[str]:
+def _counts(answers: Sequence[Answer], victim: str) -> list[str]:
     broken = [answer for answer in answers if answer.error_events]
     return [
         str(sum(a.node == victim for a in answers)),
@@ -147,7 +185,8 @@ def _counts(answers: list[Answer], victim: str) -> list[str]:
     ]
 
 
-def _checks(phase: Phase, answers: list[Answer], view: FleetView) -> list[Check]:
+def _checks(one: Round) -> list[Check]:
+    phase, answers = one.phase, one.answers
     whole = sum(a.end == "complete" for a in answers)
     told = [a for a in answers if a.error_events]
     once = all(a.error_events == 1 and not a.done_marks for a in told)
@@ -163,5 +202,5 @@ def _checks(phase: Phase, answers: list[Answer], view: FleetView) -> list[Check]
     return [
         fate,
         none_of(f"in {phase}: ended in any other way", len(others)),
-        none_of(f"in {phase}: held afterwards", view.held),
+        none_of(f"in {phase}: held afterwards", one.held),
     ]

@@ -7,10 +7,12 @@ import random
 from collections import Counter
 from time import monotonic
 
+import msgspec
+
 from roost.bench.drills import trio
 from roost.bench.drills.arrivals import open_loop
-from roost.bench.drills.asking import Answer
-from roost.bench.drills.fleets import Fleet
+from roost.bench.drills.asking import Answer, rebased
+from roost.bench.drills.fleets import Fleet, Kind
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Check, Report, at_least, none_of, table
 from roost.bench.drills.stage import FleetView, Stage
@@ -25,25 +27,53 @@ class Watch:
         self.drained_s = self.empty_s = self.back_s = 0.0
 
 
+class Drained(msgspec.Struct, frozen=True):
+    """One drain; times in seconds since the load began.
+
+    `answers` are those of the load, `after` those of a full house when it had been given back.
+    """
+
+    kind: Kind
+    members: tuple[str, ...]
+    victim: str
+    drained_s: float
+    empty_s: float
+    back_s: float
+    answers: tuple[Answer, ...]
+    after: tuple[Answer, ...]
+
+
 async def nodes(stage: Stage, plan: Plan) -> Report:
     """Drain a node of a fleet."""
-    return await _drill(await trio.nodes(stage), plan)
+    return judge(await drained(await trio.nodes(stage), plan.pick(short=2.4, full=20.0)))
 
 
 async def servers(stage: Stage, plan: Plan) -> Report:
     """Drain a server behind a stateless gateway."""
-    return await _drill(await trio.servers(stage), plan)
+    return judge(await drained(await trio.servers(stage), plan.pick(short=2.4, full=20.0)))
 
 
-async def _drill(fleet: Fleet, plan: Plan) -> Report:
-    chat, seconds = trio.client(fleet, random.Random(10)), plan.pick(short=2.4, full=20.0)
+async def drained(fleet: Fleet, seconds: float) -> Drained:
+    """Offer a load for so long, drain one of three in it, and give that back."""
+    chat = trio.client(fleet, random.Random(10))
     await trio.full_house(chat)
     victim, watch = min(fleet.members), Watch()
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(open_loop(chat, LOAD * trio.CAPACITY_PER_S, seconds))
         group.create_task(_drain(fleet, victim, seconds, watch))
+    answers = loading.result()
     after = await trio.full_house(chat)
-    return _report(fleet, victim, watch, loading.result(), after)
+    origin_s = answers[0].due_s
+    return Drained(
+        kind=fleet.kind,
+        members=tuple(sorted(fleet.members)),
+        victim=victim,
+        drained_s=watch.drained_s - origin_s,
+        empty_s=watch.empty_s - origin_s,
+        back_s=watch.back_s - origin_s,
+        answers=rebased(answers, origin_s, stamps=False),
+        after=rebased(after, origin_s, stamps=False),
+    )
 
 
 async def _drain(fleet: Fleet, victim: str, seconds: float, watch: Watch) -> None:
@@ -61,27 +91,27 @@ async def _drain(fleet: Fleet, victim: str, seconds: float, watch: Watch) -> Non
     watch.back_s = clock()
 
 
-def _report(
-    fleet: Fleet, victim: str, watch: Watch, answers: list[Answer], after: list[Answer]
-) -> Report:
+def judge(seen: Drained) -> Report:
+    """Check that every answer was whole, and that the drained one got nothing meanwhile."""
+    answers, victim = seen.answers, seen.victim
     ends = Counter(answer.end for answer in answers)
     # One that was on its way when the order came may have been placed before it.
-    meanwhile = [a for a in answers if watch.drained_s < a.sent_s < watch.back_s]
+    meanwhile = [a for a in answers if seen.drained_s < a.sent_s < seen.back_s]
     there = sum(a.node == victim for a in meanwhile)
-    back = Counter(a.node for a in after if a.end == "complete")
+    back = Counter(a.node for a in seen.after if a.end == "complete")
     checks = (
         none_of("not whole", len(answers) - ends["complete"]),
         at_least("served by the others while it is drained", len(meanwhile) - there, 1),
         none_of("given to it while it is drained", there),
-        Check("it serves again", back[victim] >= 1, f"{back[victim]} of {len(after)}"),
+        Check("it serves again", back[victim] >= 1, f"{back[victim]} of {len(seen.after)}"),
     )
     figures = {
-        "emptied_s": watch.empty_s - watch.drained_s,
+        "emptied_s": seen.empty_s - seen.drained_s,
         **{f"ended_{name}": float(count) for name, count in ends.items()},
     }
     served = Counter(answer.node for answer in answers)
-    rows = [[name, str(served[name])] for name in sorted(fleet.members)]
+    rows = [[name, str(served[name])] for name in seen.members]
     line = f"nothing more on {victim} after {figures['emptied_s']:.2f} s"
     return Report(
-        f"E10 drain, {fleet.kind}", (table(("node", "served"), rows), line), figures, checks
+        f"E10 drain, {seen.kind}", (table(("node", "served"), rows), line), figures, checks
     )

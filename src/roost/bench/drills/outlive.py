@@ -12,12 +12,14 @@ import re
 from collections import Counter
 from time import monotonic
 
+import msgspec
+
 from roost.bench.drills import fleets
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Check, Report, at_least, none_of, table
 from roost.bench.drills.stage import FleetView, Stage
-from roost.bench.drills.talking import Talker, placements
+from roost.bench.drills.talking import Talker
 from roost.bench.drills.told import Told
 
 MEMBERS, SLOTS = 3, 4
@@ -25,11 +27,32 @@ WORDS = "My cat is called Tom, my dog Rex, and I live in a house by the sea."
 EMPTY_S = 120.0
 
 
+class Outlived(msgspec.Struct, frozen=True):
+    """Every turn of every conversation, and what is said of them that is not true.
+
+    `meanwhile` are the turns while a node was drained, which had no session left after
+    `drained_s`; `moved` of the `idle` conversations there were computed anew elsewhere.
+    """
+
+    turns: tuple[tuple[Told, ...], ...]
+    lies: tuple[str, ...]
+    unserved: int
+    meanwhile: tuple[Told, ...]
+    drained_s: float
+    moved: int
+    idle: int
+
+
 async def nodes(stage: Stage, plan: Plan) -> Report:
     """Talk with a fleet whose parts end one after the other."""
+    count, turns = int(plan.pick(short=12, full=50)), int(plan.pick(short=2, full=3))
+    return judge(await outlived(stage, count, turns))
+
+
+async def outlived(stage: Stage, count: int, turns: int) -> Outlived:
+    """Have so many conversations of so many turns before, between and after what ends."""
     flags = ("--slots", str(SLOTS), "--runtime-stall-floor-s", "60")
     fleet = await fleets.nodes(stage, MEMBERS, flags)
-    count, turns = int(plan.pick(short=12, full=50)), int(plan.pick(short=2, full=3))
     talkers = [Talker(fleet.port, stage.model, f"talk {n}", WORDS) for n in range(count)]
 
     async def talk(each: int, who: list[Talker] = talkers) -> None:
@@ -57,8 +80,15 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
         told for talker, since in zip(talkers, before, strict=True) for told in talker.turns[since:]
     ]
     await talk(1)
-    spared = at_least("idle conversations that were moved", moved, idle)
-    return _report(talkers, meanwhile, drained.result(), spared)
+    return Outlived(
+        turns=tuple(tuple(talker.turns) for talker in talkers),
+        lies=tuple(lie for talker in talkers for lie in talker.lies),
+        unserved=sum(talker.before is None for talker in talkers),
+        meanwhile=tuple(meanwhile),
+        drained_s=drained.result(),
+        moved=moved,
+        idle=idle,
+    )
 
 
 async def _gateway_dies(fleet: Fleet) -> None:
@@ -102,29 +132,29 @@ async def _moved(fleet: Fleet) -> int:
     return int(found[1]) if found else 0
 
 
-def _report(
-    talkers: list[Talker], meanwhile: list[Told], drained_s: float, spared: Check
-) -> Report:
-    turns = [told for talker in talkers for told in talker.turns]
+def judge(seen: Outlived) -> Report:
+    """Check that all went on, that every word was true, and that a drain was nobody's error."""
+    turns = [told for talk in seen.turns for told in talk]
     ends = Counter(told.end for told in turns)
-    lies = [found for talker in talkers for found in talker.lies]
-    labels = placements(talkers)
-    lost = sum(told.lost for told in turns)
-    unserved = sum(talker.before is None for talker in talkers)
+    labels = Counter(told.placement for told in turns if told.end == "complete")
     checks = (
-        Check("told what is not true", not lies, lies[0] if lies else "0"),
-        none_of("conversations that did not go on", unserved),
-        none_of("errors while a node was drained", sum(t.end != "complete" for t in meanwhile)),
-        spared,
+        Check("told what is not true", not seen.lies, seen.lies[0] if seen.lies else "0"),
+        none_of("conversations that did not go on", seen.unserved),
+        none_of(
+            "errors while a node was drained", sum(t.end != "complete" for t in seen.meanwhile)
+        ),
+        at_least("idle conversations that were moved", seen.moved, seen.idle),
         at_least("turns that had lost their home and were told", labels["lost"], 1),
     )
     figures = {
-        "conversations": float(len(talkers)),
-        "drained_s": drained_s,
-        "lost_tokens": float(lost),
+        "conversations": float(len(seen.turns)),
+        "drained_s": seen.drained_s,
+        "lost_tokens": float(sum(told.lost for told in turns)),
         **{f"ended_{name}": float(count) for name, count in ends.items()},
     }
     rows = [[name, str(count)] for name, count in sorted(labels.items())]
     why = Counter(told.why for told in turns if told.why)
-    line = f"no session left {drained_s:.2f} s after the drain; not served: {dict(why)}"
+    line = (
+        f"no session left {seen.drained_s:.2f} s after the drain; not served: {dict(why) or 'none'}"
+    )
     return Report("E8, E10 conversations", (table(("told", "turns"), rows), line), figures, checks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, sqrt
 
 import msgspec
 
@@ -56,6 +57,17 @@ def quantile(values: Sequence[float], share: float) -> float:
     if not ordered:
         return float("nan")
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def interval(values: Sequence[float], share: float) -> tuple[float, float]:
+    """Return what holds the true quantile in 95 of 100 runs, by its binomial ranks.
+
+    At least one value. With few of them its upper end is the largest, and no bound at all.
+    """
+    ordered, middle = sorted(values), share * len(values)
+    around = 1.96 * sqrt(middle * (1 - share))
+    low, high = int(middle - around), ceil(middle + around)
+    return ordered[max(0, low)], ordered[min(len(ordered) - 1, high)]
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -221,11 +221,13 @@ class Running:
 class Stage:
     """A folder with homes and logs; every process started on it ends with it.
 
-    `real` is a model file for llama.cpp; without it the scripted backend runs a tiny one.
+    `real` is a model file for llama.cpp, with so many `threads` for each runtime (0: as it likes);
+    without it the scripted backend runs a tiny one.
     """
 
-    def __init__(self, real: Path | None = None) -> None:
+    def __init__(self, real: Path | None = None, threads: int = 0) -> None:
         self.real = real
+        self.threads = threads
         self.model = NAME
         self._folder = tempfile.TemporaryDirectory()
         self.path = Path(self._folder.name)
@@ -254,7 +256,7 @@ class Stage:
 
     def beside(self) -> Stage:
         """Return another stage, for a second fleet at the same time; it ends with this one."""
-        self._beside.append(Stage(self.real))
+        self._beside.append(Stage(self.real, self.threads))
         return self._beside[-1]
 
     async def held(self, within_s: float) -> dict[str, str]:
@@ -297,7 +299,9 @@ class Stage:
 
     def backend(self) -> tuple[str, ...]:
         """Return the flags that choose what runs the model."""
-        return ("--ctx", "2048") if self.real else ("--backend", "scripted", "--ctx", "32768")
+        if self.real:
+            return ("--ctx", "2048", "--threads", str(self.threads))
+        return ("--backend", "scripted", "--ctx", "32768")
 
 
 async def on_stage(
@@ -310,17 +314,31 @@ async def on_stage(
 
     What ends a moment later than the drill has `settle_s` for it.
     """
-    with Stage(real) as stage:
-        try:
-            async with asyncio.timeout(bound_s):
-                report = await action(stage)
-        except TimeoutError as error:
-            what = str(error) or f"within {bound_s:g} s: it ends"
-            raise TimeoutError(f"{what}; still held: {await stage.held(0) or 'nothing'}") from error
-        held = await stage.held(settle_s)
+    report, held = await acted(action, bound_s, real, settle_s)
     seen = str(held) if held else "nothing"
     checks = (*report.checks, Check("held by no gateway at the end", not held, seen))
     return msgspec.structs.replace(report, checks=checks)
+
+
+async def acted(
+    action: Callable[[Stage], Awaitable[Found]],
+    bound_s: float,
+    real: Path | None = None,
+    settle_s: float = HELD_S,
+    threads: int = 0,
+) -> tuple[Found, dict[str, str]]:
+    """Let something happen on a stage of its own; return what came of it and who holds what then.
+
+    `TimeoutError` where it takes longer than `bound_s`.
+    """
+    with Stage(real, threads) as stage:
+        try:
+            async with asyncio.timeout(bound_s):
+                found = await action(stage)
+        except TimeoutError as error:
+            what = str(error) or f"within {bound_s:g} s: it ends"
+            raise TimeoutError(f"{what}; still held: {await stage.held(0) or 'nothing'}") from error
+        return found, await stage.held(settle_s)
 
 
 def _get(url: str, body: bytes | None = None) -> bytes:

@@ -7,7 +7,6 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from collections import Counter
 from contextlib import closing, suppress
 
 import msgspec
@@ -129,10 +128,3 @@ def _reason(body: bytes) -> str:
         return str(json.loads(body).get("reason", ""))
     except ValueError:
         return ""
-
-
-def placements(talkers: list[Talker]) -> Counter[str]:
-    """Count what complete turns were told of their homes."""
-    return Counter(
-        told.placement for talker in talkers for told in talker.turns if told.end == "complete"
-    )

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import TypeVar, cast
 
+import msgspec
+
 from roost.bench.drills import fleets
 from roost.bench.drills.asking import Chat, ask, scripted
 from roost.bench.drills.plan import Plan
@@ -30,32 +32,49 @@ class FirstOfTies:
         return items[0]
 
 
+class Picks(msgspec.Struct, frozen=True):
+    """Picks by server: of a real gateway, of its decider with dice, and of the decider without."""
+
+    count: int
+    gateway: dict[str, int]
+    thrown: dict[str, int]
+    ordered: dict[str, int]
+
+
 async def servers(stage: Stage, plan: Plan) -> Report:
     """Ask one at a time before three idle servers; then let the decider break ties by order."""
-    count = round(plan.pick(short=150, full=900))
+    return judge(await picked(stage, round(plan.pick(short=150, full=900))))
+
+
+async def picked(stage: Stage, count: int) -> Picks:
+    """Ask so often, one at a time, and let the decider decide as often."""
     fleet = await fleets.servers(stage, MEMBERS, ())
     dice = random.Random(7)
-    picked: Counter[str] = Counter()
+    picks = Counter[str](dict.fromkeys(fleet.members, 0))
     for _ in range(count):
         answer = await ask(Chat(fleet.port, stage.model, scripted(dice, 1, 0.0)))
-        picked[answer.node] += answer.end == "complete"
+        picks[answer.node] += answer.end == "complete"
     ordered = decided(count, cast("random.Random", FirstOfTies()))
-    thrown = decided(count, random.Random(7))
-    names = sorted(fleet.members)
+    return Picks(count, picks, decided(count, random.Random(7)), ordered)
+
+
+def judge(picks: Picks) -> Report:
+    """Compare counts with what fair dice give, and those by order with all for the first."""
+    count, names = picks.count, sorted(picks.thrown)
     rows = [
-        [what, *(str(counts[name]) for name in names)]
+        [what, *(str(counts.get(name, 0)) for name in names)]
         for what, counts in (
-            ("real gateway", picked),
-            ("decider, random ties", thrown),
-            ("decider, ties by order", ordered),
+            ("real gateway", picks.gateway),
+            ("decider, random ties", picks.thrown),
+            ("decider, ties by order", picks.ordered),
         )
     ]
     # Standard deviation of one server's count when each pick is fair.
     sigma = sqrt(count * (1 / MEMBERS) * (1 - 1 / MEMBERS))
-    off = max(abs(picked[name] - count / MEMBERS) for name in names) / sigma
-    skew = max(ordered.values()) / count
+    off = max(abs(picks.gateway.get(name, 0) - count / MEMBERS) for name in names) / sigma
+    skew = max(picks.ordered.values()) / count
     checks = (
-        at_least("picks that were answered", sum(picked.values()), count),
+        at_least("picks that were answered", sum(picks.gateway.values()), count),
         at_most("a server's count is off by", off, SIGMAS, " sigma"),
         at_least("by order, share of the first server", skew, SKEW),
     )

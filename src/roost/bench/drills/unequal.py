@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
 
 from roost.bench.drills import fleets
 from roost.bench.drills.arrivals import at_once, open_loop
-from roost.bench.drills.asking import Answer, Chat
+from roost.bench.drills.asking import Answer, Chat, rebased
 from roost.bench.drills.paced_node import PIECES
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Report, at_least, at_most, ms, quantile, table
@@ -19,18 +22,44 @@ SPEED = DELAYS_MS["slow-1"] / DELAYS_MS["fast"]
 SLOTS = 2
 LOAD = 0.75
 POLICIES = ("predicted", "least_inflight")
+SLACK = 1.1
+LEAST_RATIO = 1.3
+
+
+class Shares(msgspec.Struct, frozen=True):
+    """All answers by the policy that placed them."""
+
+    by_policy: dict[str, tuple[Answer, ...]]
 
 
 async def nodes(stage: Stage, plan: Plan) -> Report:
     """Serve the same arrivals with each policy, in fleets of their own."""
+    shares = await shared(stage, plan.pick(short=2.0, full=20.0))
+    return judge(shares, plan.pick(short=1.4, full=1.1))
+
+
+async def shared(stage: Stage, seconds: float) -> Shares:
+    """Offer the same to fleets with each policy, at the same time."""
     stages = (stage, stage.beside())
-    runs = [_run(at, policy, plan) for at, policy in zip(stages, POLICIES, strict=True)]
-    answered = dict(zip(POLICIES, await asyncio.gather(*runs), strict=True))
+    runs = [_run(at, policy, seconds) for at, policy in zip(stages, POLICIES, strict=True)]
+    answered = zip(POLICIES, await asyncio.gather(*runs), strict=True)
+    return Shares(
+        {policy: rebased(answers, answers[0].due_s, stamps=False) for policy, answers in answered}
+    )
+
+
+def served_by(answers: Sequence[Answer]) -> Counter[str]:
+    """Count whole answers by node."""
+    return Counter(a.node for a in answers if a.end == "complete")
+
+
+def judge(shares: Shares, slack: float = SLACK) -> Report:
+    """Compare the fast node's share with the others', and what that is worth."""
     rows: list[list[str]] = []
     ratios: dict[str, float] = {}
     p50s: dict[str, float] = {}
-    for policy, answers in answered.items():
-        served = Counter(a.node for a in answers if a.end == "complete")
+    for policy, answers in shares.by_policy.items():
+        served = served_by(answers)
         latencies = [a.latency_s for a in answers if a.end == "complete"]
         slow = (served["slow-1"] + served["slow-2"]) / 2
         ratios[policy] = served["fast"] / max(1.0, slow)
@@ -44,10 +73,9 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
             ]
         )
     heads = ("policy", "asked", *DELAYS_MS, "fast/slow", "p50 ms", "p90 ms", "p99 ms", "shed")
-    slack = plan.pick(short=1.4, full=1.1)
     checks = (
         at_least(f"predicted: fast over slow (speed {SPEED:g})", ratios["predicted"], SPEED / 2),
-        at_least("least_inflight: fast over slow", ratios["least_inflight"], 1.3),
+        at_least("least_inflight: fast over slow", ratios["least_inflight"], LEAST_RATIO),
         at_most(
             "predicted over least_inflight, p50", p50s["predicted"] / p50s["least_inflight"], slack
         ),
@@ -57,7 +85,7 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
     return Report("E4 unequal nodes", (table(heads, rows),), figures, checks)
 
 
-async def _run(stage: Stage, policy: str, plan: Plan) -> list[Answer]:
+async def _run(stage: Stage, policy: str, seconds: float) -> list[Answer]:
     fleet = await fleets.paced_nodes(stage, DELAYS_MS, SLOTS, ("--policy", policy))
     dice = random.Random(4)
 
@@ -68,4 +96,4 @@ async def _run(stage: Stage, policy: str, plan: Plan) -> list[Answer]:
     for _ in range(2):
         await at_once([chat(n) for n in range(len(DELAYS_MS) * SLOTS)])
     capacity = sum(1000 * SLOTS / (PIECES * delay_ms) for delay_ms in DELAYS_MS.values())
-    return await open_loop(chat, LOAD * capacity, plan.pick(short=2.0, full=20.0))
+    return await open_loop(chat, LOAD * capacity, seconds)

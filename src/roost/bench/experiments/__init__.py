@@ -1,0 +1,1 @@
+"""WIRING: the experiments of the project: each is one module that plans, runs, judges and tells."""
