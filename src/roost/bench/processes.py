@@ -18,6 +18,7 @@ from pathlib import Path
 from roost.backends.shim import parent_death_call
 
 GATEWAY_CORE, LOAD_CORE = 0, 1
+LLAMA_CHILD = b"roost.backends.llama_child"
 
 
 def pinned(
@@ -131,6 +132,19 @@ def family(pid: int) -> list[int]:
             continue
         found += [p for child in children for p in family(child)]
     return found
+
+
+def programs(pid: int) -> list[int]:
+    """Return the processes below one that run a model of llama.cpp, without their shims."""
+    lines = ((member, _command(member)) for member in family(pid))
+    return [member for member, line in lines if LLAMA_CHILD in line and b"shim.py" not in line]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def python() -> str:

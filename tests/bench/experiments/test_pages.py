@@ -12,15 +12,13 @@ import pytest
 from roost.bench.drills.report import Report, at_most, none_of
 from roost.bench.experiments import __main__ as verb
 from roost.bench.experiments.frame import Experiment, House
-from roost.bench.experiments.pages import Told, index, page, picture_name
+from roost.bench.experiments.pages import Told, index, page
 from roost.bench.experiments.pictures import svg
 from roost.bench.experiments.record import Record, read, written
 from roost.bench.experiments.telling import About, Bars, Lines, Verdict, left_over, points, verdict
 from roost.bench.load.curves import Curve
 from roost.bench.load.environment import environment
-from tests.source import ROOT
 
-STORED = ROOT / "docs" / "experiments"
 ABOUT = About(
     name="E1",
     title="A title",
@@ -198,13 +196,3 @@ def test_names_are_those_of_their_pages() -> None:
         assert all(points(text) for text in (about.question, about.method, about.accept))
         assert all(points(text) for text in (about.shows, about.hides))
         assert one.planned
-
-
-def test_stored_pages_are_what_their_records_say() -> None:
-    """`python -m roost.bench.experiments --pages` writes them anew; nothing else may."""
-    every = verb.told_all(STORED)
-    assert every
-    written_now = verb.pages(every)
-    stored = {p.name: p.read_text("utf-8") for p in STORED.iterdir() if p.is_file()}
-    assert stored == written_now
-    assert picture_name("E1", 0) in stored

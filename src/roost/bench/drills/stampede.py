@@ -9,12 +9,15 @@ import msgspec
 from roost.bench.drills import fleets
 from roost.bench.drills.arrivals import at_once
 from roost.bench.drills.asking import Answer, Chat, rebased, scripted
+from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Report, at_most, none_of, table
 from roost.bench.drills.stage import Stage
 
 SLOTS = 4
 PIECES, GAP_MS = 3, 10.0
+REAL_TOKENS = 8
+WAIT_S = 100.0
 
 
 class Stampede(msgspec.Struct, frozen=True):
@@ -33,16 +36,22 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
 
 async def stampeded(stage: Stage, clients: int) -> Stampede:
     """Let so many ask a cold node at the same moment."""
-    fleet = await fleets.nodes(stage, 1, ("--slots", str(SLOTS)), ("--queue-length", str(clients)))
+    queue = ("--queue-length", str(clients), "--queue-wait-s", str(WAIT_S))
+    fleet = await fleets.nodes(stage, 1, ("--slots", str(SLOTS)), queue)
     dice = random.Random(11)
-    answers = await at_once(
-        [Chat(fleet.port, stage.model, scripted(dice, PIECES, GAP_MS)) for _ in range(clients)]
-    )
+    answers = await at_once([_chat(fleet, dice) for _ in range(clients)])
     (node,) = fleet.members.values()
     begun, done = (node.output.count(event) for event in ("runtime_loading", "runtime_ready"))
     runtimes = sum(len(one.runtimes) for one in (await fleet.gateway.view()).nodes)
     first_s = min(answer.due_s for answer in answers)
     return Stampede(rebased(answers, first_s, stamps=False), begun, done, runtimes)
+
+
+def _chat(fleet: Fleet, dice: random.Random) -> Chat:
+    port, model = fleet.port, fleet.stage.model
+    if fleet.stage.real:
+        return Chat(port, model, f"{dice.getrandbits(32)} birds", REAL_TOKENS, timeout_s=2 * WAIT_S)
+    return Chat(port, model, scripted(dice, PIECES, GAP_MS))
 
 
 def judge(seen: Stampede) -> Report:

@@ -17,11 +17,19 @@ from roost.bench.experiments import (
     e02_ties,
     e03_failover,
     e04_unequal,
+    e05_capacity,
     e06_incremental,
     e07_slow_client,
     e08_deaths,
+    e09_long_talk,
     e10_drain,
     e11_stampede,
+    e12_unrelated,
+    e13_concurrency,
+    e14_residency,
+    e15_state_gate,
+    e16_shutdown,
+    e17_batching,
 )
 from roost.bench.experiments.frame import THREADS, House, Playable
 from roost.bench.experiments.pages import Told, index, page, picture_name
@@ -31,17 +39,26 @@ from roost.bench.experiments.telling import left_over
 from roost.bench.load import environment
 from roost.bench.processes import ends_by_term
 from roost.gateway.loop import run
+from roost.observe import logs
 
 EXPERIMENTS: tuple[Playable, ...] = (
     e01_admission.EXPERIMENT,
     e02_ties.EXPERIMENT,
     e03_failover.EXPERIMENT,
     e04_unequal.EXPERIMENT,
+    e05_capacity.EXPERIMENT,
     e06_incremental.EXPERIMENT,
     e07_slow_client.EXPERIMENT,
     e08_deaths.EXPERIMENT,
+    e09_long_talk.EXPERIMENT,
     e10_drain.EXPERIMENT,
     e11_stampede.EXPERIMENT,
+    e12_unrelated.EXPERIMENT,
+    e13_concurrency.EXPERIMENT,
+    e14_residency.EXPERIMENT,
+    e15_state_gate.EXPERIMENT,
+    e16_shutdown.EXPERIMENT,
+    e17_batching.EXPERIMENT,
 )
 FOLDER = Path("docs/experiments")
 RAW = "raw"
@@ -113,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.real and (needy := [one.about.name for one in chosen if one.about.real]):
         parser.error(f"{', '.join(needy)} need a model: --real GGUF")
     ends_by_term()
+    logs.configure("error")
     held = [_run(one, options.real, options.out) for one in chosen]
     for name, text in pages(told_all(options.out)).items():
         (options.out / name).write_text(text, "utf-8")

@@ -6,7 +6,15 @@ from functools import partial
 
 import msgspec
 
-from roost.bench.drills.stampede import GAP_MS, PIECES, SLOTS, Stampede, judge, stampeded
+from roost.bench.drills.stampede import (
+    GAP_MS,
+    PIECES,
+    REAL_TOKENS,
+    SLOTS,
+    Stampede,
+    judge,
+    stampeded,
+)
 from roost.bench.experiments.frame import Experiment, House
 from roost.bench.experiments.telling import About, Lines, Verdict, verdict
 from roost.bench.load.curves import Curve
@@ -21,7 +29,8 @@ make?""",
 A gateway and a node of {SLOTS} slots that has loaded nothing; all clients ask at once for answers
 of {PIECES} pieces, {GAP_MS:g} ms apart. The queue is long enough for all.
 
-The same with the real model, whose load takes as long as a load takes.""",
+The same with the real model, whose load takes as long as a load takes, and {REAL_TOKENS} tokens an
+answer.""",
     accept="""
 One load, one runtime, and every client gets a whole answer.""",
     shows="""

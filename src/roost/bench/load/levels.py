@@ -83,7 +83,7 @@ async def capacity(
         result = await _played(where, plan, load, len(steps))
         steps.append(Step(float(users), result))
         told(steps[-1])
-        excess = {name: _excess(gates, result.figures) for name, gates in bounds.items()}
+        excess = {name: excess(gates, result.figures) for name, gates in bounds.items()}
         search.on_played(users, excess)
     found = {name: search.found(name) for name in bounds}
     highest = max(step.level for step in steps)
@@ -100,7 +100,7 @@ async def _played(where: Where, plan: Plan, load: Open | Closed, number: int) ->
     return result
 
 
-def _excess(gates: Sequence[Gate], told: Summary) -> float:
+def excess(gates: Sequence[Gate], told: Summary) -> float:
     """Return how far the worst of the bounds was exceeded; a figure that is unknown is too far.
 
     Latencies of a level at which nothing was answered are unknown.
