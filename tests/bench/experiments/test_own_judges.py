@@ -24,6 +24,7 @@ from roost.bench.experiments import (
 )
 from roost.bench.experiments.calls import Reply
 from roost.bench.experiments.levels import Level
+from roost.bench.load.machine import Server
 from roost.bench.load.sample import Outcome, Played, Sample
 from roost.bench.load.summary import Slo, summary
 
@@ -61,7 +62,8 @@ def level(users: int, ok: int, shed: int = 0, tokens: int = 4, programs: int = 1
     samples = (*(sample(tokens=tokens),) * ok, *(sample("shed"),) * shed)
     view = FleetView((Node("n", "alive", 0, (Runtime((Slot(busy=False),)),)),), Counts(0, 0, 0, {}))
     figures = summary(Played(samples, 0, 0.5 * ok / users), Slo())
-    return Level(users, figures, samples, "hash", view, view, None, None, programs)
+    begun, over = Server(3, 1_000_000, 1.0), Server(3, 1_000_000, 1.0 + ok / (10 + users))
+    return Level(users, figures, samples, "hash", view, view, begun, over, programs)
 
 
 # E5
@@ -197,7 +199,9 @@ def test_e13_processes_follow_models_and_nothing_is_lost() -> None:
         "processes that run a model, for three models"
     }
     falls = replace(good, three=good.three[::-1])
-    assert missed(e13_concurrency.judge(falls).checks) == {"3 models: throughput with most users"}
+    assert missed(e13_concurrency.judge(falls).checks) == {
+        "3 models: a CPU second is worth as much"
+    }
     lost = replace(good, cold=level(1, 2, 1))
     assert missed(e13_concurrency.judge(lost).checks) == {"requests that failed or were refused"}
 
@@ -300,18 +304,19 @@ def batches(*walls_s: float, texts: tuple[str, ...] = ("x", "y")) -> tuple[e17_b
     """The same answers on 1, 2, 4 slots, in these times."""
     slots = (1, 2, 4, 8)
     return tuple(
-        e17_batching.Batch(n, wall_s, 100, (200, 200), texts)
+        e17_batching.Batch(n, wall_s, wall_s, 100, (200, 200), texts)
         for n, wall_s in zip(slots, walls_s, strict=False)
     )
 
 
+WORTH = "real model: tokens per CPU second, most slots over one"
 BREAKS: tuple[tuple[Callable[[e17_batching.Seen], e17_batching.Seen], str], ...] = (
     (lambda s: replace(s, scripted=batches(4.0, 4.0, 2.0)), "scripted: each step brings more"),
     (
         lambda s: replace(s, scripted=(*s.scripted[:2], *batches(1.0, texts=("x", "z")))),
         "scripted: answers are those of one slot",
     ),
-    (lambda s: replace(s, real=batches(4.0, 4.0)), "real model: most slots over one"),
+    (lambda s: replace(s, real=batches(4.0, 4.0)), WORTH),
     (
         lambda s: replace(s, real=(s.real[0], replace(s.real[1], statuses=(200, 429)))),
         "requests that were not answered",

@@ -122,13 +122,12 @@ async def _gate(stage: Stage, shorter: float) -> Gate:
     await server.serves()
     dice = random.Random(15)
     await ask(Chat(server.port, stage.model, "hello", 2, timeout_s=WAIT_S))
-    before = {one.id for one in await _states(server)}
     held_chat, other_chat = (_held(stage, server, dice, share) for share in (1.0, shorter))
     async with asyncio.TaskGroup() as group:
         held = group.create_task(ask(held_chat))
-        mine = await _busy(server, before)
+        mine = await _busy(server, set())
         group.create_task(ask(other_chat))
-        await _busy(server, {*before, mine})
+        await _busy(server, {mine})
         hasty = await _save(server, mine, 0.0)
         began_s = monotonic()
         patient = group.create_task(_timed(_save(server, mine, WAIT_S)))

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import msgspec
 
@@ -21,7 +21,7 @@ from roost.bench.processes import family, programs
 
 GRACE_S, STOP_S = 0.5, 0.5
 ENDS_S = 15.0
-LOAD_S = 60.0
+LOAD_S, GONE_S = 60.0, 5.0
 WHO = ("active", "blocked", "queued")
 EXIT = 143
 
@@ -99,7 +99,8 @@ async def _ended(stage: Stage, tokens: int) -> Seen:
         took_s = clock() - told_s
     answers = [task.result() for task in asked]
     kept = rebased(answers, answers[0].due_s, stamps=False)
-    return Seen(kept, code, round(took_s, 3), len(children), _living(children))
+    left = await asyncio.to_thread(_left, children)
+    return Seen(kept, code, round(took_s, 3), len(children), left)
 
 
 def _flags() -> tuple[str, ...]:
@@ -115,9 +116,26 @@ def _chat(server: Running, model: str, tokens: int) -> Chat:
     return Chat(server.port, model, said, tokens, ignore_eos=True, timeout_s=3 * LOAD_S)
 
 
+def _left(pids: Sequence[int]) -> int:
+    """Count those of these processes that stay; the kernel may take a moment for the killed."""
+    clock = monotonic
+    deadline_s = clock() + GONE_S
+    while (left := _living(pids)) and clock() < deadline_s:
+        sleep(0.05)
+    return left
+
+
 def _living(pids: Sequence[int]) -> int:
-    """Count those of these processes that are still there."""
-    return sum(Path(f"/proc/{pid}").exists() for pid in pids)
+    """Count those of these processes that live; one that has ended may wait to be looked at."""
+    return sum(_state(pid) not in ("", "Z", "X") for pid in pids)
+
+
+def _state(pid: int) -> str:
+    """Return the kernel's letter for a process, "" where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(") ")[2][:1]
+    except OSError:
+        return ""
 
 
 def _first(server: Running) -> int | None:

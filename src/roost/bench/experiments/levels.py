@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from roost.bench.drills.stage import FleetView, Running
-from roost.bench.load.environment import Server
+from roost.bench.load.machine import Server
 from roost.bench.load.measure import measure
 from roost.bench.load.plan import Closed, Manner, Plan
 from roost.bench.load.sample import Sample

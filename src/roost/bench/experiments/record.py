@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.bench.load.environment import Environment
+from roost.bench.load.machine import Environment
 
 FORM = 1
 

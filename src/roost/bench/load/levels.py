@@ -83,8 +83,8 @@ async def capacity(
         result = await _played(where, plan, load, len(steps))
         steps.append(Step(float(users), result))
         told(steps[-1])
-        excess = {name: excess(gates, result.figures) for name, gates in bounds.items()}
-        search.on_played(users, excess)
+        over = {name: excess(gates, result.figures) for name, gates in bounds.items()}
+        search.on_played(users, over)
     found = {name: search.found(name) for name in bounds}
     highest = max(step.level for step in steps)
     unbroken = tuple(name for name, most in found.items() if most == highest)

@@ -12,6 +12,7 @@ import msgspec
 
 from roost.bench.load import environment as machine
 from roost.bench.load.client import Client
+from roost.bench.load.machine import Environment, Server
 from roost.bench.load.plan import Closed, Plan, asks_of, due_of, hashed
 from roost.bench.load.player import Player, Seen
 from roost.bench.load.sample import Played, Sample
@@ -28,9 +29,9 @@ class Result(msgspec.Struct, frozen=True):
 
     figures: Summary
     workload: dict[str, object]
-    environment: machine.Environment
-    server_before: machine.Server | None
-    server_after: machine.Server | None
+    environment: Environment
+    server_before: Server | None
+    server_after: Server | None
 
     def flat(self, samples: tuple[Sample, ...] = ()) -> dict[str, object]:
         """Return it as one JSON object with the figures on top, and with raw samples if given."""
