@@ -71,6 +71,17 @@ def test_a_good_machine_has_no_problem() -> None:
     assert said["fastest"].startswith("llama_server on cpu")
 
 
+def test_what_serves_tests_alone_is_shown_to_who_asks_for_it() -> None:
+    """A person who looks for an engine is not offered one that runs no model."""
+    scripted = msgspec.structs.replace(OTHER, name="scripted")
+    here = {
+        "backends": (LLAMA, scripted),
+        "found": {**GOOD.found, "scripted": Found(usable=True)},
+    }
+    assert "backend scripted" not in judged(**here)
+    assert judged(**here, wanted="scripted")["backend scripted"].level == "ok"
+
+
 @pytest.mark.parametrize(
     ("about", "changes", "words"),
     [

@@ -93,3 +93,16 @@ def test_how_long_models_are_kept_is_named_in_seconds() -> None:
         with pytest.raises(RoostError) as caught:
             kept_alive((text,))
         assert caught.value.failure.param == "runtime.keep_alive"
+
+
+@pytest.mark.parametrize(
+    "verb", [("serve",), ("node", "--join", "http://127.0.0.1:9", "--token", TOKEN)]
+)
+def test_a_time_that_makes_no_sense_ends_it_before_it_listens(
+    verb: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is answered by a node that could not be made."""
+    assert run([*verb, "--runtime-keep-alive", "m=zz", "--home", str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert "--runtime-keep-alive m=zz" in told.err
+    assert "listen" not in told.out + told.err

@@ -94,10 +94,21 @@ def test_what_a_backend_claims_is_supported_while_it_can_be_had() -> None:
     """A claim, a lack, and a model without a template."""
     found = of_model(promises_of(node()))
     assert found["generation.chat"] == ("supported", "llama does that")
-    assert found["generation.tools"] == ("unsupported", "llama does not do that")
+    assert found["generation.vision"] == ("unsupported", "llama does not do that")
     bare = of_model(promises_of(node(models=(offer(has_chat=False),))))
     assert bare["generation.chat"] == ("unsupported", "the model has no chat template")
     assert bare["generation.completion"][0] == "supported"
+
+
+def test_tools_are_promised_wherever_one_can_talk() -> None:
+    """Calls are read from text, so that no backend has to claim them; other servers get none."""
+    assert of_model(promises_of(node()))["generation.tools"][0] == "supported"
+    bare = of_model(promises_of(node(models=(offer(has_chat=False),))))
+    assert bare["generation.tools"] == ("unsupported", "the model has no chat template")
+    remote = BackendAbout("llama", usable=True, claims=("chat", "streaming"), external=True)
+    about = msgspec.structs.replace(ABOUT, backends=(remote,))
+    told = of_model(promises_of(node(about=about)))["generation.tools"]
+    assert told == ("unsupported", "tools are not passed on by llama")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from roost.errors import Failure
 from roost.node.effects import Load, Unload
 from roost.node.ledger import RoomSettings
 from roost.node.orders import OPEN_MAX, VIEWS_MAX
-from roost.wire.messages import Order
+from roost.wire.messages import Order, Refused
 from tests.node.kit import ANSWER, FIRST, MODEL, OTHER, SETTINGS, Node, offer
 
 BROKEN = Failure("load_failed", "the file is no model")
@@ -180,6 +180,16 @@ def test_force_ends_what_runs() -> None:
     assert node.is_at_rest()
     assert "operator" in node.events(1)[-1].failure.message  # type: ignore[union-attr]
     assert node.agent.statistics().loads == 1
+
+
+def test_who_has_got_nothing_is_not_sent_here_again() -> None:
+    """A death would be tried once more on the node, and load what an operator has just unloaded."""
+    node = Node()
+    node.run(1)
+    order(node, "unload", force=True)
+    (refused,) = (m for m in node.said(1) if isinstance(m, Refused))
+    assert refused.failure.reason == "load_failed"
+    assert "operator" in refused.failure.message
 
 
 def test_a_load_under_way_is_called_off_by_force_alone() -> None:

@@ -20,6 +20,9 @@ LOW_DISK_BYTES = 2_000_000_000
 FILES_SPARE = 256
 """Descriptors that a gateway needs beside those of its connections."""
 
+FOR_TESTS = frozenset({"scripted", "toy"})
+"""Backends that run no model; they are shown to whoever asks for one by name."""
+
 PROCESSES_LEAST = 256
 _GIB = 2**30
 
@@ -128,6 +131,8 @@ def _backends(facts: Facts) -> Iterator[Finding]:
     for trait in facts.backends:
         found = facts.found[trait.name]
         about = f"backend {trait.name}"
+        if trait.name in FOR_TESTS and facts.wanted != trait.name:
+            continue
         if found.usable:
             version = found.version or "version unknown"
             yield Finding(about, "ok", f"usable on {found.accelerator}, {version}")

@@ -13,7 +13,7 @@ from roost.cli import options
 from roost.cli.gateway_parts import is_loopback
 from roost.cli.join_tokens import join_token, split_token
 from roost.cli.model_watch import Watch, watch
-from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node
+from roost.cli.node_parts import NODE_SETTINGS, Parts, check_node, open_node
 from roost.cli.places import node_places
 from roost.cli.stores import open_stores
 from roost.cli.worker_door import WORKER_SETTINGS, Door, follow, let_end, open_door
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     lifetime = options.start_lifetime(parsed)
     from roost.gateway.loop import run
 
-    check_backend(settings)
+    check_node(settings)
     return run(_node(settings, address, lifetime))
 
 

@@ -159,8 +159,14 @@ def _fetched(settings: Settings, stores: Stores, asked: Pull, watch: Watch) -> s
     return pull(stores.models, request, pull_settings(settings), watch).manifest.id
 
 
+def check_node(settings: Settings) -> None:
+    """Refuse what a node could not be made with, before anything starts."""
+    check_backend(settings)
+    kept_alive(settings.runtime_keep_alive)
+
+
 def check_backend(settings: Settings) -> None:
-    """Refuse a backend that is not in the list, before anything starts."""
+    """Refuse a backend that is not in the list."""
     names = (AUTO, *NAMES)
     if settings.backend not in names:
         message = f"--backend: there is no backend {settings.backend!r}; there are "

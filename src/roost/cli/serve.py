@@ -13,7 +13,7 @@ from roost.cli import options
 from roost.cli.banner import banner
 from roost.cli.gateway_parts import GATEWAY_SETTINGS
 from roost.cli.model_watch import Watch, watch
-from roost.cli.node_parts import NODE_SETTINGS, Parts, check_backend, open_node, preloaded
+from roost.cli.node_parts import NODE_SETTINGS, Parts, check_node, open_node, preloaded
 from roost.cli.own_gateway import open_own
 from roost.cli.places import node_places
 from roost.cli.stores import Stores, open_to_listen
@@ -86,7 +86,7 @@ def run(settings: Settings, lifetime: Lifetime, file: str | None = None) -> int:
     """Serve with these settings; `file` is a model file that stays where it is."""
     from roost.gateway.loop import run as run_loop
 
-    check_backend(settings)
+    check_node(settings)
     settings, stores = open_to_listen(settings)
     try:
         models = _models(stores, file)

@@ -174,11 +174,22 @@ def _generation(
         return "unsupported", "this worker serves turns of named conversations alone"
     if backend is None:
         return "unavailable", _NOT_SAID if offer.backend else "no backend there runs the model"
+    if name == "tools" and name not in backend.claims and "chat" in backend.claims:
+        # Calls are read out of any text, but another server gets no tools from here.
+        if backend.external:
+            return "unsupported", f"tools are not passed on by {backend.name}"
+        return _chat(node, offer) or ("supported", "calls are read from what the model writes")
     if name not in backend.claims:
         return "unsupported", f"{backend.name} does not do that"
-    if name == "chat" and not offer.has_chat:
+    missing = _chat(node, offer) if name == "chat" else _now(node, offer)
+    return missing or ("supported", f"{backend.name} does that")
+
+
+def _chat(node: NodeView, offer: ModelOffer) -> Verdict | None:
+    """Say what keeps a model from being talked with; None where nothing does."""
+    if not offer.has_chat:
         return "unsupported", "the model has no chat template"
-    return _now(node, offer) or ("supported", f"{backend.name} does that")
+    return _now(node, offer)
 
 
 def _now(node: NodeView, offer: ModelOffer) -> Verdict | None:

@@ -154,7 +154,7 @@ class Orders:
             return busy if now >= one.until_s else False
         if order.force:
             workshop.stays.unpin(order.model, lane.runtime)
-            workshop.throw_out(lane.runtime, refusals.UNLOADED, now)
+            workshop.throw_out(lane.runtime, now)
         else:
             workshop.let_go(lane.runtime, now)
         one.leaving = lane.runtime

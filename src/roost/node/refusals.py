@@ -13,6 +13,8 @@ BUSY = Failure("node_busy", "the node is at its own limit", retry_after_s=1)
 DIED = Failure("runtime_died", "the runtime that served the request ended unexpectedly")
 REPLACED = Failure("runtime_died", "the runtime is being replaced before the request could start")
 UNLOADED = Failure("runtime_died", "an operator has unloaded the model")
+# Who has got nothing yet may be served elsewhere; not here, where the model would be loaded anew.
+TAKEN_OUT = Failure("load_failed", UNLOADED.message)
 CUT_SHORT = Failure("runtime_error", "the runtime ended the stream without a result")
 NOT_LOADED = Failure("load_failed", "the runtime ended while it was loading")
 

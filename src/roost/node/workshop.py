@@ -335,12 +335,13 @@ class Workshop:
         """Give this runtime no more work; it stops once nothing runs on it."""
         self._retire(self.floors.pack(runtime), now)
 
-    def throw_out(self, runtime: RuntimeId, failure: Failure, now: float) -> None:
-        """Stop this runtime at once, ready or loading, and tell everybody on it, or waiting."""
+    def throw_out(self, runtime: RuntimeId, now: float) -> None:
+        """An operator wants this runtime gone, ready or loading: tell all on it, or waiting."""
         floor = self.floors.get(runtime)
         streams = self._waiting_for(runtime) if floor is None else list(floor.streams.values())
         for stream in streams:
-            self.end(stream, failure, now)
+            told = refusals.UNLOADED if stream.has_spoken else refusals.TAKEN_OUT
+            self.end(stream, told, now)
         if floor is None:
             self.progress.over(runtime)
             self.residency.retire(runtime)
