@@ -273,7 +273,18 @@ _names = st.sampled_from(
     [
         *("model", "messages", "prompt", "system", "options", "format", "keep_alive", "think"),
         *("tools", "images", "raw", "stream", "context", "suffix", "template", "truncate"),
-        *("role", "content", "tool_calls", "tool_name", "function", "name", "arguments", "stop"),
+        *(
+            "input",
+            "dimensions",
+            "role",
+            "content",
+            "tool_calls",
+            "tool_name",
+            "function",
+            "name",
+            "arguments",
+            "stop",
+        ),
         *("temperature", "num_predict", "seed", "logprobs", "top_logprobs", "roost", "thinking"),
     ]
 )
@@ -284,7 +295,9 @@ _anything = st.recursive(
 )
 
 
-@pytest.mark.parametrize("api", ["ollama_chat", "ollama_generate"])
+@pytest.mark.parametrize(
+    "api", ["ollama_chat", "ollama_generate", "ollama_embed", "ollama_embeddings"]
+)
 @given(body=st.dictionaries(_names, _anything, max_size=6))
 def test_no_body_is_worse_than_a_400(api: Api, body: dict[str, object]) -> None:
     """It is read, or refused with a reason that is the caller's; what is read can be sent on."""

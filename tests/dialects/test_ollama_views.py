@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from roost.core.ids import ModelId, RuntimeId
@@ -66,6 +67,8 @@ def test_one_model_says_what_it_can_do() -> None:
     shown = json.loads(show_body(TINY))
     assert shown["capabilities"] == ["completion", "tools"]
     assert shown["model_info"] == {"general.architecture": "llama", "llama.context_length": 4096}
+    vectors = json.loads(show_body(msgspec.structs.replace(BARE, mode="embed")))
+    assert vectors["capabilities"] == ["embedding"]
     bare = json.loads(show_body(BARE))
     assert (bare["capabilities"], bare["model_info"]) == (["completion"], {})
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ollama import Client as Ollama
+from ollama import ResponseError
 from openai import BadRequestError, OpenAI
 
 from roost.store.home import Home
@@ -31,7 +33,8 @@ def test_the_official_client_gets_vectors(
     ModelStore(Home.open(home)).add_file(source, link=False)
     options = "vectors.mode=embed,vectors.vector_sizes=16 8"
     flags = ("--port", "0", "--backend", "scripted", "--model-options", options)
-    client = openai(start("serve", *flags).url())
+    url = start("serve", *flags).url()
+    client = openai(url)
     create = client.embeddings.create
 
     found = create(model="vectors", input=TEXTS)
@@ -58,3 +61,13 @@ def test_the_official_client_gets_vectors(
         create(model="vectors", input="x", dimensions=4)
     with pytest.raises(BadRequestError, match="Input 1 has"):
         create(model="vectors", input=["x", "y" * 513])
+
+    with Ollama(host=url) as other:
+        told = other.embed("vectors", TEXTS)
+        exact = [pytest.approx(one.embedding, abs=1e-6) for one in found.data]
+        assert [list(one) for one in told.embeddings] == exact
+        assert told.prompt_eval_count == found.usage.prompt_tokens
+        assert list(other.embeddings("vectors", TEXTS[0]).embedding) == exact[0]
+        assert other.show("vectors").capabilities == ["embedding"]
+        with pytest.raises(ResponseError, match="Input 0 has"):
+            other.embed("vectors", "y" * 513, truncate=True)

@@ -76,9 +76,15 @@ def show_body(offer: ModelOffer) -> bytes:
     shown: JsonObject = {
         "details": _details(offer),
         "model_info": info,
-        "capabilities": ["completion", "tools"] if offer.has_chat else ["completion"],
+        "capabilities": _capabilities(offer),
     }
     return _encode(shown | _made(offer))
+
+
+def _capabilities(offer: ModelOffer) -> list[str]:
+    if offer.mode == "embed":
+        return ["embedding"]
+    return ["completion", "tools"] if offer.has_chat else ["completion"]
 
 
 def _listed(offer: ModelOffer) -> JsonObject:

@@ -221,6 +221,8 @@ class Gateway:
         self._responses.add_to(routes)
         routes.add("POST", "/api/chat", self._generation.ollama_chat)
         routes.add("POST", "/api/generate", self._generation.ollama_generate)
+        routes.add("POST", "/api/embed", self._generation.ollama_embed)
+        routes.add("POST", "/api/embeddings", self._generation.ollama_embeddings)
         OllamaViews(self.mind, self._admin.listed).add_to(routes)
         return routes
 

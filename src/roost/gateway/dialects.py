@@ -11,6 +11,7 @@ from roost.core.engine import Mode
 from roost.dialects import anthropic_reply, ollama_reply, responses_reply
 from roost.dialects.anthropic_reply import CountBody, MessageBody, MessageStream
 from roost.dialects.choice import Choice
+from roost.dialects.ollama_embed import OllamaVectors
 from roost.dialects.ollama_reply import OllamaBody, OllamaStream
 from roost.dialects.openai_chat_reply import ChatBody, ChatStream, chat_ends
 from roost.dialects.openai_completions_reply import (
@@ -70,3 +71,21 @@ OLLAMA_GENERATE = Dialect(
 )
 # Vectors are never streamed; what is told of a failure is told as to every client of this API.
 EMBEDDINGS = Dialect("openai", "embeddings", "embd-", ChatStream, EmbeddingsBody, mode="embed")
+OLLAMA_EMBED = Dialect(
+    "ollama",
+    "ollama_embed",
+    ollama_reply.ID_PREFIX,
+    partial(OllamaStream, shape="generate"),
+    partial(OllamaVectors, shape="embed"),
+    manner=_LINES,
+    mode="embed",
+)
+OLLAMA_EMBEDDINGS = Dialect(
+    "ollama",
+    "ollama_embeddings",
+    ollama_reply.ID_PREFIX,
+    partial(OllamaStream, shape="generate"),
+    partial(OllamaVectors, shape="embeddings"),
+    manner=_LINES,
+    mode="embed",
+)

@@ -25,6 +25,8 @@ from roost.gateway.dialects import (
     EMBEDDINGS,
     MESSAGES,
     OLLAMA_CHAT,
+    OLLAMA_EMBED,
+    OLLAMA_EMBEDDINGS,
     OLLAMA_GENERATE,
     RESPONSES,
     Dialect,
@@ -127,6 +129,14 @@ class Generation:
     def ollama_generate(self, call: Call) -> None:
         """POST /api/generate."""
         self._begin(call, OLLAMA_GENERATE)
+
+    def ollama_embed(self, call: Call) -> None:
+        """POST /api/embed."""
+        self._begin(call, OLLAMA_EMBED)
+
+    def ollama_embeddings(self, call: Call) -> None:
+        """POST /api/embeddings."""
+        self._begin(call, OLLAMA_EMBEDDINGS)
 
     def embeddings(self, call: Call) -> None:
         """POST /v1/embeddings."""

@@ -20,6 +20,7 @@ from roost.core.request import (
     TokensPrompt,
 )
 from roost.dialects.anthropic_request import read_count, read_message
+from roost.dialects.ollama_embed import read_ollama_embed, read_ollama_embeddings
 from roost.dialects.ollama_request import (
     read_ollama_chat,
     read_ollama_generate,
@@ -43,6 +44,8 @@ Api: TypeAlias = Literal[
     "ollama_chat",
     "ollama_generate",
     "embeddings",
+    "ollama_embed",
+    "ollama_embeddings",
 ]
 
 TOKEN_BYTES = 4
@@ -66,9 +69,13 @@ READERS: dict[Api, Reader] = {
     "ollama_chat": read_ollama_chat,
     "ollama_generate": read_ollama_generate,
     "embeddings": read_embeddings,
+    "ollama_embed": read_ollama_embed,
+    "ollama_embeddings": read_ollama_embeddings,
 }
 
-TAGGING: frozenset[Api] = frozenset({"ollama_chat", "ollama_generate"})
+TAGGING: frozenset[Api] = frozenset(
+    {"ollama_chat", "ollama_generate", "ollama_embed", "ollama_embeddings"}
+)
 """APIs whose clients add a tag to names that have none."""
 
 
