@@ -81,6 +81,11 @@ REASONS: dict[str, Kind] = {
         "The key, host or origin may not do this.",
         "Use an admin key, or name the host with `--allowed-hosts`.",
     ),
+    "model_not_allowed": _caller(
+        403,
+        "The key may not use this model.",
+        "Ask for one that `GET /v1/models` lists for this key, or allow it with `roost keys set`.",
+    ),
     "not_found": _caller(
         404,
         "There is nothing at this address.",
@@ -183,6 +188,20 @@ REASONS: dict[str, Kind] = {
         409,
         "A newer attempt at the same work has taken over, so this one stops.",
         "Follow the newer attempt, or ask again as a new request.",
+    ),
+    "rate_limit_exceeded": Kind(
+        Fault.CALLER,
+        429,
+        retryable=True,
+        meaning="The key has used what it may in a minute, or at once.",
+        remedy="Wait as long as `retry-after` says, or raise the limit with `roost keys set`.",
+    ),
+    "insufficient_quota": Kind(
+        Fault.CALLER,
+        429,
+        retryable=True,
+        meaning="The key has used its tokens of the day or month.",
+        remedy="Wait until the quota begins anew, or raise it with `roost keys set`.",
     ),
     "queue_full": _capacity(
         429,

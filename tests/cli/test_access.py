@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from roost.cli.access import COORDINATOR, OPERATOR, by_keys, by_tokens, or_key
+from roost.cli.access import COORDINATOR, OPERATOR, by_keys, by_tokens, or_key, sharer
+from roost.core.allowance import Account, Allowance
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Principal
+from roost.store.credential_records import Share
 from roost.store.database import Database
 from roost.store.home import Home
 from roost.store.keys import KeyStore
@@ -50,7 +52,9 @@ def test_a_key_and_a_join_token_open_one_door_each(store: KeyStore, tmp_path: Pa
     asks, joins = by_keys(store, "127.0.0.1"), by_tokens(tokens)
     with_key = {b"authorization": f"Bearer {key.secret}".encode()}
     with_token = {b"authorization": f"Bearer {token.secret}".encode()}
-    assert asks(with_key) == Principal(key.record.tenant, "admin")
+    asked = asks(with_key)
+    assert isinstance(asked, Principal)
+    assert (asked.tenant, asked.role) == (key.record.tenant, "admin")
     assert joins(with_token) == Principal(TenantId(token.record.id), "node")
     for refused in (asks(with_token), joins(with_key), asks({}), joins({})):
         assert isinstance(refused, Failure)
@@ -58,3 +62,23 @@ def test_a_key_and_a_join_token_open_one_door_each(store: KeyStore, tmp_path: Pa
     tokens.revoke(token.record.id)
     assert isinstance(joins(with_token), Failure)
     database.close()
+
+
+def test_a_key_brings_its_limits_and_its_salt(store: KeyStore) -> None:
+    """All with one salt are one to nodes, by a name that no tenant has and that hides the salt."""
+    limits = Allowance(at_once=3)
+    one, two, other = (
+        store.add(name, tenant=name, share=Share(allowance=limits, cache_salt=salt))
+        for name, salt in (("a", "us"), ("b", "us"), ("c", ""))
+    )
+    asks = by_keys(store, "127.0.0.1")
+    found = [asks({b"x-api-key": made.secret.encode()}) for made in (one, two, other)]
+    first, second, third = [who for who in found if isinstance(who, Principal)]
+    assert first.account == Account(one.record.id, "a", limits)
+    assert first.shares_as == second.shares_as == sharer("us") != sharer("them")
+    assert not first.shares_as.isprintable()
+    assert "us" not in first.shares_as
+    assert third.shares_as == ""
+    door = or_key("told", asks)
+    refused = door({b"x-api-key": one.secret.encode()})
+    assert isinstance(refused, Failure), "a worker counts nothing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import msgspec
 import pytest
 
 from roost.cli import main
+from roost.core.allowance import Spent
 from roost.store.database import Database
 from roost.store.home import Home
 from roost.store.keys import KeyStore
 from roost.store.tokens import TokenStore
+from roost.store.usage import UsageStore
 from tests.store.gguf_writer import tiny
 from tests.store.hub import Page, running_hub
 
@@ -28,6 +31,14 @@ def home(tmp_path: Path) -> str:
 def said(capsys: Capture) -> object:
     """Decode what was printed as JSON."""
     return msgspec.json.decode(capsys.readouterr().out)
+
+
+def exit_code(arguments: list[str]) -> object:
+    """Run a verb and give its exit code, also where the parser of flags ends it."""
+    try:
+        return main.run(arguments)
+    except SystemExit as ended:
+        return ended.code
 
 
 def test_a_file_is_pulled_listed_shown_and_removed(
@@ -84,6 +95,48 @@ def test_a_key_is_shown_once_and_revoked(home: str, capsys: Capture) -> None:
     assert store.any_keys()
     assert main.run(["keys", "forget", "--home", home]) == 0
     assert not store.any_keys()
+
+
+def test_what_a_key_may_use_is_set_and_listed(home: str, capsys: Capture) -> None:
+    """Limits are given with the key and changed later; the list has them, and what is used."""
+    limits = ["--at-once", "2", "--tokens-per-day", "500", "--models", "a, b/c:1"]
+    assert main.run(["keys", "add", "ci", "--home", home, "--json", *limits]) == 0
+    key = msgspec.convert(said(capsys), dict[str, str])["id"]
+    usage = UsageStore.open(Home.open(Path(home)))
+    usage.add([Spent(key, int(time.time() // 86_400), 41)], 0)
+    usage.close()
+    assert main.run(["keys", "list", "--home", home]) == 0
+    listed = capsys.readouterr().out
+    for part in ("at_once=2", "tokens_per_day=500", "models=a,b/c:1", "tokens_this_month=41"):
+        assert part in listed
+    change = ["--at-once", "0", "--cache-salt", "us", "--weight", "2.5"]
+    assert main.run(["keys", "set", "ci", "--home", home, *change]) == 0
+    capsys.readouterr()
+    assert main.run(["keys", "list", "--home", home, "--json"]) == 0
+    (row,) = msgspec.convert(said(capsys), list[dict[str, object]])
+    assert (row["at_once"], row["tokens_per_day"], row["models"]) == (0, 500, ["a", "b/c:1"])
+    assert (row["cache_salt"], row["weight"], row["class_"]) == ("us", 2.5, "interactive")
+    assert main.run(["keys", "set", "ci", "--home", home, "--models", ""]) == 0
+    assert KeyStore(Database.open(Home.open(Path(home)))).list()[0].allowance.models == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["set", "ci"], 1),
+        (["set"], 2),
+        (["set", "file-x", "--at-once", "1"], 2),
+        (["set", "ci", "--tenant", "x"], 2),
+        (["add", "x", "--at-once", "-1"], 2),
+        (["add", "x", "--at-once", "many"], 2),
+        (["add", "x", "--tokens-per-day", "9999999999999"], 2),
+    ],
+)
+def test_limits_that_cannot_be(home: str, arguments: list[str], code: int, capsys: Capture) -> None:
+    """Nothing is made or changed, and the mistake is told."""
+    assert exit_code(["keys", *arguments, "--home", home]) == code
+    assert capsys.readouterr().err
+    assert KeyStore(Database.open(Home.open(Path(home)))).list() == ()
 
 
 def test_a_token_is_json_for_scripts(home: str, capsys: Capture) -> None:

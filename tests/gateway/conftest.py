@@ -14,12 +14,13 @@ from roost.core.fence import Life
 from roost.core.ids import ModelId
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
-from roost.gateway.assemble import Gateway, GatewaySettings, open_gateway
+from roost.gateway.assemble import Gateway, GatewaySettings, Kept, open_gateway
 from roost.gateway.front.access import Authorise, anyone
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.generation import GenerationSettings
 from roost.gateway.node_link import GatewayLinkSettings
 from roost.store.journal import Journal
+from roost.store.usage import UsageStore
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION
 from tests.conftest import until
@@ -86,9 +87,10 @@ async def staged(
     settings: GatewaySettings = SETTINGS,
     authorise: Authorise = anyone,
     journal: Journal | None = None,
+    usage: UsageStore | None = None,
 ) -> AsyncIterator[Stage]:
     """Run a gateway for the length of a block."""
-    gateway = await open_gateway(settings, authorise, journal=journal)
+    gateway = await open_gateway(settings, authorise, kept=Kept(journal, usage))
     async with asyncio.TaskGroup() as group:
         made = Stage(gateway, group)
         try:

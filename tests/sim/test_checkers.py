@@ -11,6 +11,7 @@ from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
 from roost.sim import (
+    allowance_claims,
     aside_claims,
     home_claims,
     leave_claims,
@@ -393,6 +394,7 @@ def test_every_checker_is_exercised_here() -> None:
     elsewhere |= {name for name, _, _ in (*aside_claims.CLAIMS, *home_claims.CLAIMS)}
     elsewhere |= {name for name, _, _ in (*short_claims.CLAIMS, *leave_claims.CLAIMS)}
     elsewhere |= {name for name, _, _ in (*share_claims.CLAIMS, *stay_claims.CLAIMS)}
+    elsewhere |= {name for name, _, _ in allowance_claims.CLAIMS}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
 

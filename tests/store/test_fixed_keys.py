@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roost.core.allowance import Allowance
 from roost.core.ids import TenantId
 from roost.errors import RoostError
 from roost.store.credential_records import KeyRecord
@@ -50,6 +51,16 @@ def test_a_table_says_what_the_verb_says() -> None:
     assert record == KeyRecord("file-b", "b", TenantId("t"), "admin", 0, 2.0, "bulk")
 
 
+def test_a_table_says_what_a_key_may_use() -> None:
+    """Limits and a salt by the names that the verb has; what is none is refused."""
+    limits = {"requests_per_minute": 9, "tokens_per_minute": 8, "at_once": 7}
+    limits |= {"tokens_per_day": 6, "tokens_per_month": 5}
+    text = table(name="b", key=SECRET, models=["x", "y"], cache_salt="us", **limits)
+    ((_, record),) = read_keys([text])
+    assert record.allowance == Allowance(9, 8, 7, 6, 5, ("x", "y"))
+    assert record.cache_salt == "us"
+
+
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
@@ -66,6 +77,9 @@ def test_a_table_says_what_the_verb_says() -> None:
         ([table(name="me", key=SECRET, role="king")], "a role is user or admin"),
         ([table(name="me", key=SECRET, weight=-1)], "weight"),
         ([table(name="me", key=SECRET, weight="heavy")], "wrong at"),
+        ([table(name="me", key=SECRET, at_once=-1)], "at_once is a whole number"),
+        ([table(name="me", key=SECRET, at_once=0.5)], "wrong at `$.at_once`"),
+        ([table(name="me", key=SECRET, models="smol")], "wrong at `$.models`"),
         ([table(key=SECRET)], "there are name, key"),
         (["{"], "there are name, key"),
     ],

@@ -6,10 +6,12 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from roost.core.allowance import Allowance
 from roost.core.ids import TenantId
 from roost.errors import RoostError
 from roost.store.credential_records import KeyRecord, Share
@@ -154,6 +156,46 @@ def test_weight_and_class_are_the_keys(keys: KeyStore) -> None:
         assert refused.value.failure.param == param
 
 
+def test_what_a_key_may_use_is_kept_and_changed(keys: KeyStore) -> None:
+    """Limits and salt come back as they were; a change counts with the next question."""
+    limits = Allowance(5, 1000, 2, 10_000, 100_000, ("smol", "naïve/m:1"))
+    made = keys.add("ci", share=Share(allowance=limits, cache_salt="team"))
+    found = keys.check(made.secret)
+    assert found == made.record
+    assert found is not None
+    assert (found.allowance, found.cache_salt) == (limits, "team")
+    assert keys.change(made.record.id, Share(2.0, "bulk", Allowance(at_once=1)))
+    changed = keys.check(made.secret)
+    assert changed is not None
+    assert (changed.weight, changed.class_) == (2.0, "bulk")
+    assert (changed.allowance, changed.cache_salt) == (Allowance(at_once=1), "")
+    keys.revoke(made.record.id)
+    assert not keys.change(made.record.id, Share())
+
+
+@pytest.mark.parametrize(
+    ("share", "param"),
+    [
+        (Share(allowance=Allowance(at_once=-1)), "at_once"),
+        (Share(allowance=Allowance(tokens_per_day=10**13)), "tokens_per_day"),
+        (Share(allowance=Allowance(models=("a", ""))), "models"),
+        (Share(allowance=Allowance(models=("a",) * 101)), "models"),
+        (Share(cache_salt="a\nb"), "cache_salt"),
+    ],
+)
+def test_limits_that_are_none_are_named(keys: KeyStore, share: Share, param: str) -> None:
+    """A key is not made with them, nor changed to them."""
+    made = keys.add("me")
+    for attempt in (
+        partial(keys.add, "x", share=share),
+        partial(keys.change, made.record.id, share),
+    ):
+        with pytest.raises(RoostError) as refused:
+            attempt()
+        assert refused.value.failure.param == param
+    assert keys.list() == (made.record,)
+
+
 def test_keys_of_the_first_schema_are_carried_over(home: Home) -> None:
     """A file that an older roost has written gains what is new, and loses nothing."""
     database = Database.open(home)
@@ -162,6 +204,7 @@ def test_keys_of_the_first_schema_are_carried_over(home: Home) -> None:
     with closing(sqlite3.connect(home.database)) as raw:
         raw.executescript(
             "alter table keys drop column weight; alter table keys drop column class;"
+            " alter table keys drop column allowance; alter table keys drop column cache_salt;"
             " pragma user_version = 1;"
         )
     database = Database.open(home)

@@ -57,6 +57,10 @@ def test_hup_reads_the_settings_again_and_is_never_too_early(start: Start, home:
     roost.signal(signal.SIGHUP)
     wait(lambda: get(url, "/v1/models")[0] == 401, "a key is needed")
     assert get(url, "/v1/models", KEY)[0] == 200
+    limited = f'name = "me"\nkey = "{KEY}"\nmodels = ["nope"]\n'
+    file.write_text(f'aliases = ["late=tiny"]\n[[keys]]\n{limited}')
+    roost.signal(signal.SIGHUP)
+    wait(lambda: b"late" not in get(url, "/v1/models", KEY)[1], "the key may use less")
     assert KEY not in roost.output
     assert not holds_back(roost.process.pid)
     for child in roost.descendants():

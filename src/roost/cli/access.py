@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
 from roost.cli.gateway_parts import is_loopback
+from roost.core.allowance import NO_LIMITS, Account
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Authorise, Fields, Principal, presented_key
 
 if TYPE_CHECKING:
+    from roost.store.credential_records import KeyRecord
     from roost.store.keys import KeyStore
     from roost.store.tokens import TokenStore
 
@@ -39,19 +42,43 @@ def by_keys(store: KeyStore, host: str) -> Authorise:
         record = store.check(presented.decode("latin-1"))
         if record is None:
             return Failure("unauthorized", "This key is not known here, or was revoked.")
-        return Principal(record.tenant, record.role, record.weight, record.class_)
+        return principal(record)
 
     return authorise
 
 
+def principal(record: KeyRecord) -> Principal:
+    """Return who has shown this key."""
+    account = Account(record.id, record.tenant, record.allowance)
+    served = record.weight, record.class_
+    return Principal(record.tenant, record.role, *served, account, sharer(record.cache_salt))
+
+
+def sharer(salt: str) -> TenantId:
+    """Return by what name nodes know all who have this salt; "" for none.
+
+    No tenant has such a name: those are printable. And nobody who reads it learns the salt.
+    """
+    if not salt:
+        return TenantId("")
+    return TenantId("\0" + hashlib.sha256(b"cache salt\0" + salt.encode()).hexdigest())
+
+
 def or_key(key: str, authorise: Authorise) -> Authorise:
-    """Let a coordinator in that shows the key it was told; all others as `authorise` does."""
+    """Let a coordinator in that shows the key it was told; all others as `authorise` does.
+
+    But for keys with limits: what they use is counted at gateways, and nowhere else.
+    """
 
     def admit(fields: Fields) -> Principal | Failure:
         presented = presented_key(fields)
         if presented is not None and hmac.compare_digest(presented, key.encode()):
             return Principal(COORDINATOR)
-        return authorise(fields)
+        found = authorise(fields)
+        account = found.account if isinstance(found, Principal) else None
+        if account is not None and account.allowance != NO_LIMITS:
+            return Failure("forbidden", "A key with limits counts at a gateway alone: ask there.")
+        return found
 
     return admit
 

@@ -27,6 +27,8 @@ UPSTREAM_ONLY = ("upstream.", "max_in_flight")
 FLEET_ONLY = (
     "default_model",
     "node_tokens",
+    "limits.answer_tokens",
+    "limits.save_s",
     "link.",
     "affinity.",
     "session.",

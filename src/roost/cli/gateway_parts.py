@@ -15,15 +15,18 @@ from roost.cli.aliases import read_aliases
 from roost.cli.conversation_parts import archive_settings, handover_settings, infer_settings
 from roost.cli.guest_parts import guest_settings
 from roost.errors import fail
+from roost.fleet.allowances import AllowanceSettings
 from roost.fleet.idempotency import IdempotencySettings
 from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
 from roost.fleet.stream_log import ReattachSettings
 from roost.fleet.telemetry import TelemetrySettings
 from roost.gateway.assemble import GatewaySettings
+from roost.gateway.front.access import origins
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.generation import GenerationSettings
 from roost.gateway.identity import IdentitySettings
+from roost.gateway.limiter import LimiterSettings
 from roost.gateway.node_link import GatewayLinkSettings
 from roost.gateway.routes import Places
 from roost.wire.heartbeat import LinkSettings
@@ -45,6 +48,7 @@ LISTENER_SETTINGS = (
     "body_offload_bytes",
     "receipt.",
     "allowed_hosts",
+    "cors.",
     "trusted_proxies",
     "base_path",
     "tls_cert",
@@ -60,6 +64,7 @@ GATEWAY_SETTINGS = (
     "queue.",
     "default_model",
     "node_tokens",
+    "limits.",
     "aliases",
     "stream.",
     "link.",
@@ -269,6 +274,18 @@ def gateway_settings(
         identity=identity or IdentitySettings(life=life),
         guests=guest_settings(settings),
         telemetry=TelemetrySettings(settings.telemetry_active, settings.telemetry_recent),
+        limiter=limiter_settings(settings),
+        origins=settings.cors_origins,
+    )
+
+
+def limiter_settings(settings: Settings) -> LimiterSettings:
+    """Return how what keys may use is counted; raises `bad_request` for origins that are none."""
+    origins(settings.cors_origins)
+    return LimiterSettings(
+        AllowanceSettings(settings.limits_answer_tokens),
+        save_s=settings.limits_save_s,
+        tenants_max=settings.limits_tenants_max,
     )
 
 
@@ -310,5 +327,7 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
         places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
         probe_path=settings.upstream_probe_path,
         models_s=settings.upstream_models_s,
+        limiter=limiter_settings(settings),
+        origins=settings.cors_origins,
         aliases=read_aliases(settings.aliases),
     )

@@ -109,10 +109,11 @@ def print_records(records: Sequence[msgspec.Struct], *, as_json: bool) -> None:
         return
     for record in records:
         fields = msgspec.structs.asdict(record).items()
-        print("  ".join(_field(name, value) for name, value in fields))
+        print("  ".join(shown(name, value) for name, value in fields))
 
 
-def _field(name: str, value: object) -> str:
+def shown(name: str, value: object) -> str:
+    """Write a field of a record for people."""
     if isinstance(value, int) and name.endswith("_unix_s"):
         return datetime.fromtimestamp(value).astimezone().strftime("%Y-%m-%d %H:%M")
     return "-" if value is None else str(value)

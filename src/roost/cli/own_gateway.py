@@ -20,14 +20,15 @@ async def open_own(settings: Settings, stores: Stores, reloads: Reloads) -> Gate
     from roost.cli.conversation_parts import identity_settings, open_journal
     from roost.cli.gateway_parts import gateway_settings, said_where
     from roost.cli.takers import of_certificate, of_credentials, of_fleet
-    from roost.gateway.assemble import open_gateway
+    from roost.gateway.assemble import Kept, open_gateway
+    from roost.store.usage import UsageStore
 
     authorise = by_keys(stores.keys, settings.host)
     with said_where(settings):
         life = stores.home.begin_life()
         told = gateway_settings(settings, life, identity_settings(settings, stores.home, life))
-        journal = open_journal(settings, stores.home)
-        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), journal)
+        kept = Kept(open_journal(settings, stores.home), UsageStore.open(stores.home))
+        gateway = await open_gateway(told, authorise, by_tokens(stores.tokens), kept)
     assert gateway.front is not None, "an open gateway listens"
     reloads.add(of_fleet(gateway, life))
     reloads.add(of_credentials(stores))

@@ -28,7 +28,7 @@ LIMITS = (
 FLEET = (
     *("default_model", "aliases", "strict", "body_offload_bytes", "stream.commit_after_s"),
     *("stream.keepalive_s", "stream.on_full", "replay.max_tokens", "conversations.release_wait_s"),
-    *("queue.length", "queue.wait_s", "max_in_flight_decodes", "placement.keep"),
+    *("queue.length", "queue.wait_s", "max_in_flight_decodes", "placement.keep", "cors.origins"),
 )
 CERTIFICATE = ("tls_cert", "tls_key")
 SERVERS = ("upstream.urls", "upstream.keys")
@@ -50,7 +50,7 @@ def of_upstream(gateway: UpstreamGateway) -> Taker:
     def prepare(settings: Settings) -> Callable[[], None]:
         return partial(gateway.follow, upstream_settings(settings, ()))
 
-    return Taker((*LIMITS, "aliases"), prepare)
+    return Taker((*LIMITS, "aliases", "cors.origins"), prepare)
 
 
 def of_front(front: Front) -> Taker:

@@ -152,11 +152,15 @@ class Settings(NamedTuple):
     worker_heartbeat_timeout_s: float
     drain_grace_s: float
     allowed_hosts: tuple[str, ...]
+    cors_origins: tuple[str, ...]
     trusted_proxies: tuple[str, ...]
     base_path: str
     tls_cert: str
     tls_key: str
     keys: tuple[str, ...]
+    limits_answer_tokens: int
+    limits_save_s: float
+    limits_tenants_max: int
     node_tokens: tuple[str, ...]
     insecure_http: bool
     log_level: str

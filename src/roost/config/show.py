@@ -123,6 +123,9 @@ Keys may be tables:
 name = "me"
 sha256 = "…"       # of the key: printf %s KEY | sha256sum; or key = "sk-…", in a file of mode 0600
 role = "admin"     # or user; also tenant, weight, class, as `roost keys add` takes them
+at_once = 4        # and requests_per_minute, tokens_per_minute, tokens_per_day, tokens_per_month
+models = ["smol"]  # which it may use; all without this line
+cache_salt = "us"  # all keys of one salt share what is computed of prompts; others do not
 ```
 
 `roost config show` prints what is in force and where it comes from, with secrets masked.

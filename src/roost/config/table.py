@@ -209,6 +209,9 @@ _ROWS: tuple[Setting, ...] = (
     _seconds("worker.heartbeat_timeout_s", 5, "For one heartbeat."),
     _seconds("drain.grace_s", 30, "For requests to finish after TERM.", 0),
     Setting("allowed_hosts", (), "", "Host names to answer to, besides loopback names."),
+    Setting(
+        "cors.origins", (), "", "Of pages that may call, as https://HOST; * is all; none else."
+    ),
     Setting("trusted_proxies", (), "", "Addresses whose forwarding headers are believed."),
     Setting("base_path", "", "", "Prefix of every address, as /llm, behind a proxy."),
     Setting("tls_cert", "", "", "Certificate file; with tls_key it turns TLS on."),
@@ -217,6 +220,12 @@ _ROWS: tuple[Setting, ...] = (
         *("keys", (), "", "API keys: NAME:KEY, or NAME:sha256:HEX; in the file also as tables."),
         secret=True,
     ),
+    Setting(
+        *("limits.answer_tokens", 1024, "tokens", "Reserved for an answer at most, under a limit."),
+        least=1,
+    ),
+    _seconds("limits.save_s", 1, "Between saves of what keys have used."),
+    Setting("limits.tenants_max", 100, "tenants", "With metrics of their own; others share one."),
     Setting(
         *("node_tokens", (), "", "Join tokens beside those of `roost token`, or sha256:HEX."),
         secret=True,
@@ -340,7 +349,7 @@ RELOADABLE = frozenset(
         *("bodies_max_bytes", "body_offload_bytes", "connections_max", "stream.commit_after_s"),
         *("stream.keepalive_s", "stream.write_deadline_s", "stream.on_full", "replay.max_tokens"),
         *("conversations.release_wait_s", "upstream.urls", "upstream.keys"),
-        *("keys", "node_tokens"),
+        *("keys", "node_tokens", "cors.origins"),
     }
 )
 """What HUP has a running process read again."""

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from roost.core.allowance import Account
 from roost.core.compacted import Compacted
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
@@ -205,6 +206,9 @@ class Terms(msgspec.Struct, frozen=True):
     `compacted` says that its past is shorter than the one whose KV there may be.
     `needs` is the least that a node has to serve; `unfit` are nodes whose backend for the model
     cannot do what is asked.
+    `account` is whose limits count, None where nobody has any; so many `parts` are asked for
+    together, this one included, 0 for one that comes with another. `shares_as` is whose KV it may
+    have, and who may have its: "" is the tenant alone.
     """
 
     request_id: RequestId
@@ -225,3 +229,11 @@ class Terms(msgspec.Struct, frozen=True):
     compacted: Compacted | None = None
     needs: Scope = "all"
     unfit: frozenset[NodeId] = frozenset()
+    account: Account | None = None
+    parts: int = 1
+    shares_as: TenantId = TenantId("")
+
+    @property
+    def sharer(self) -> TenantId:
+        """Whose KV it is, as nodes know it."""
+        return self.shares_as or self.tenant

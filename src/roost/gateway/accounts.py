@@ -10,6 +10,13 @@ if TYPE_CHECKING:
     from roost.observe.metrics import Metrics
 
 
+def tokens(turn: Turn) -> int:
+    """Count what a turn has taken, as its client is told; nothing is taken by counting."""
+    if turn.request.counts:
+        return 0
+    return turn.spent.prompt_tokens + turn.spent.completion_tokens
+
+
 def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
     """Count and log a turn that has ended; called once for each."""
     outcome = str(turn.relay.outcome)

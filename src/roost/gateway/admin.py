@@ -101,18 +101,18 @@ class Admin:
 
     def models(self, call: Call) -> None:
         """GET /v1/models."""
-        call.exchange.reply(200, JSON_BODY, models_body(self.listed()))
+        call.exchange.reply(200, JSON_BODY, models_body(self.listed(call)))
 
     def model(self, call: Call) -> None:
         """GET /v1/models/{id}; the id may hold slashes and colons, encoded or not."""
-        for offer in self.listed():
+        for offer in self.listed(call):
             if offer.model == call.rest:
                 call.exchange.reply(200, JSON_BODY, model_body(offer))
                 return
         call.exchange.fail(model_not_found(call.rest))
 
-    def listed(self) -> list[ModelOffer]:
-        """What can be asked for at any address, other names behind the models' own."""
+    def listed(self, call: Call) -> list[ModelOffer]:
+        """What a caller can ask for at any address, other names behind the models' own."""
         served = [one for one in self._mind.coordinator.models() if one.serves == "all"]
         known = {offer.model: offer for offer in served}
         named = [
@@ -120,7 +120,9 @@ class Admin:
             for name, model in self.aliases.items()
             if model in known
         ]
-        return served + named
+        may_use = self._mind.limiter.may_use
+        account = call.principal.account
+        return [offer for offer in served + named if may_use(account, offer.model)]
 
     def fleet(self, call: Call) -> None:
         """GET /roost/v1/fleet: every node, its models, runtimes and slots, and the queue."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,7 @@ from roost.gateway.conversation_views import ConversationViews
 from roost.gateway.failures import MESSAGES, errors_under
 from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
-from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone
+from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone, origins
 from roost.gateway.front.guard import guarded
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.server import Front, open_front
@@ -35,6 +35,7 @@ from roost.gateway.identity import Identity, IdentitySettings
 from roost.gateway.infer import Infer, InferSettings
 from roost.gateway.infer_outlet import errors_by_path
 from roost.gateway.lifelines import Lifelines
+from roost.gateway.limiter import Limiter, LimiterSettings, UsageKeeper
 from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
@@ -56,6 +57,7 @@ from roost.wire.messages import LINK_PATH
 if TYPE_CHECKING:
     from roost.gateway.front.asgi import Receive, Scope, Send
     from roost.store.journal import Journal
+    from roost.store.usage import UsageStore
     from roost.wire.memory import GatewayConnection
 
 
@@ -78,6 +80,18 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     handover: HandoverSettings = HandoverSettings()
     guests: GuestSettings = GuestSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    limiter: LimiterSettings = LimiterSettings()
+    origins: tuple[str, ...] = ()
+
+
+class Kept(NamedTuple):
+    """What outlives a gateway, each None where nothing of it is kept; closed with the gateway.
+
+    `journal` has what is said in named conversations, `usage` what keys have used.
+    """
+
+    journal: Journal | None = None
+    usage: UsageStore | None = None
 
 
 class Gateway:
@@ -88,7 +102,7 @@ class Gateway:
         settings: GatewaySettings,
         authorise: Authorise,
         admit: Authorise,
-        journal: Journal | None,
+        kept: Kept,
     ) -> None:
         self._settings = settings
         self._admit = admit
@@ -97,14 +111,19 @@ class Gateway:
         # Ties between equal nodes: any source will do, and the simulator passes its own.
         dice = random.Random()
         coordinator = Coordinator(settings.fleet, dice)
-        self.mind = Mind(coordinator, self.metrics, self._log, settings.telemetry)
+        limiter = Limiter(settings.limiter, self.metrics)
+        limiter.allowances.aliases = settings.generation.aliases
+        self.mind = Mind(coordinator, self.metrics, self._log, settings.telemetry, limiter)
         # From here on what is said of the fleet is kept for those who look on.
         self._log = self.mind.log
+        self._usage: UsageKeeper | None = None
+        if kept.usage is not None:
+            self._usage = UsageKeeper(limiter, kept.usage, settings.limiter.save_s, self._log)
         self._tasks = Tasks()
         self._reattach = Reattach(settings.reattach, self.metrics, settings.places.base_path)
         lifelines = Lifelines(self.mind, settings.idempotency, self._reattach)
         identity = Identity(settings.identity, self.metrics, self._log)
-        self._archive = Archive(journal, settings.archive, self.metrics, self._log)
+        self._archive = Archive(kept.journal, settings.archive, self.metrics, self._log)
         self._responses = Responses(self.mind, self._archive, self._reattach)
         self._generation = Generation(
             self.mind, self._tasks, settings.generation, lifelines, identity, self._responses
@@ -119,12 +138,15 @@ class Gateway:
         )
         self._ordering = Ordering(self.mind, settings.generation.aliases)
         self._states = StateDesk(self.mind)
-        self._gate = Gate(self._allowed(), authorise)
+        self._gate = Gate(self._allowed(), authorise, origins(settings.origins))
         self._admin = Admin(self.mind, settings.generation.aliases)
         self.front: Front | None = None
 
     async def open(self) -> Front:
         """Bind and accept clients and nodes."""
+        if self._usage is not None:
+            self._usage.load()
+            self._tasks.start(self._usage.run(), "usage")
         app = guarded(self._websocket, self._gate, websocket=self._admit)
         settings = self._settings
         web = await asyncio.to_thread(read_web)
@@ -166,7 +188,10 @@ class Gateway:
             generation=settings.generation,
             infer=infer,
         )
-        self._admin.aliases = self._ordering.aliases = settings.generation.aliases
+        aliases = settings.generation.aliases
+        self._admin.aliases = self._ordering.aliases = aliases
+        self.mind.limiter.allowances.aliases = aliases
+        self._gate.origins = origins(settings.origins)
         self._generation.use(settings.generation)
         self.infer.use(infer)
         self.mind.use(settings.fleet)
@@ -199,9 +224,11 @@ class Gateway:
         await self._guests.close()
         await self._tasks.close()
         await self._generation.close()
+        if self._usage is not None:
+            await self._usage.close()
 
     def _routes(self, web: dict[str, WebFile]) -> Routes:
-        routes = Routes(self._gate, self._settings.places)
+        routes = Routes(self._gate, self._settings.places, self.mind.limiter.headers)
         pages = [*HOME.items(), *COORDINATOR.items()]
         Pages(web, pages, self._settings.places.base_path).add_to(routes)
         self._admin.add_to(routes)
@@ -260,14 +287,14 @@ async def open_gateway(
     settings: GatewaySettings,
     authorise: Authorise = anyone,
     admit: Authorise = anyone,
-    journal: Journal | None = None,
+    kept: Kept = Kept(),  # noqa: B008 - a tuple
 ) -> Gateway:
     """Start a gateway; `OSError` where the address is taken.
 
-    `authorise` checks API keys, `admit` the join tokens of nodes. `journal` keeps what is said in
-    named conversations, and is closed with the gateway, also with one that cannot open.
+    `authorise` checks API keys, `admit` the join tokens of nodes. What is `kept` is closed with the
+    gateway, also with one that cannot open.
     """
-    gateway = Gateway(settings, authorise, admit, journal)
+    gateway = Gateway(settings, authorise, admit, kept)
     try:
         await gateway.open()
     except BaseException:

@@ -66,7 +66,7 @@ class Choices:
         for number in range(first.options.choices):
             prompt = prompts[number // per_prompt]
             request = _request_of(sent.request, prompt, number)
-            own = _terms_of(settled(terms, request), request, number)
+            own = _terms_of(settled(terms, request), request, number, first.options.choices)
             choice = msgspec.structs.replace(
                 first, index=number, alone=False, echo=echoed(first.options, prompt)
             )
@@ -86,15 +86,16 @@ def echoed(options: ReplyOptions, prompt: Prompt) -> str:
     return prompt.text if options.echo and isinstance(prompt, TextPrompt) else ""
 
 
-def _terms_of(terms: Terms, request: GenerateRequest, number: int) -> Terms:
+def _terms_of(terms: Terms, request: GenerateRequest, number: int, parts: int) -> Terms:
     if number == 0:
-        return terms
-    size = measured(request.prompt, terms.tenant, request.model)
+        return msgspec.structs.replace(terms, parts=parts)
+    size = measured(request.prompt, terms.sharer, request.model)
     return msgspec.structs.replace(
         terms,
         request_id=RequestId(f"{terms.request_id}.{number}"),
         prompt_bytes=size.size_bytes,
         prompt_tokens=size.tokens,
+        parts=0,
     )
 
 

@@ -149,4 +149,6 @@ def terms_of(
         class_=asked_class(fields.get(CLASS_HEADER), twins.class_, principal.class_),
         weight=principal.weight,
         on_loss=asked_on_loss(fields.get(ON_LOSS_HEADER), twins.on_loss),
+        account=principal.account,
+        shares_as=principal.shares_as,
     )

@@ -155,7 +155,7 @@ class Generation:
         default, strict = self._default_model(dialect), self._settings.strict
         keyed = KEY_HEADER in call.exchange.fields
         aliases = self._settings.aliases
-        job = Job(dialect.api, body, call.tenant, default, strict, keyed, aliases)
+        job = Job(dialect.api, body, call.sharer, default, strict, keyed, aliases)
         if len(body) > self._settings.offload_bytes:
             self._tasks.start(self._begin_elsewhere(call, dialect, job), "large body")
         else:
@@ -182,7 +182,7 @@ class Generation:
                 self._entry.refuse(call, dialect.name, said)
                 return
             request = going_on(outcome.request, wishes, said)
-            prompt = measured(request.prompt, call.tenant, request.model)
+            prompt = measured(request.prompt, call.sharer, request.model)
             whole = msgspec.structs.replace(outcome, request=request, prompt=prompt)
             self._come_in(call, dialect, whole, outcome.request)
 

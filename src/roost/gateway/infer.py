@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.core.conversation import KeptConversation
-from roost.core.ids import ConversationKey
+from roost.core.ids import ConversationKey, TenantId
 from roost.core.pin import Pin
 from roost.core.request import ChatPrompt, Message, Terms
 from roost.dialects.infer import InferAsked, missing, read_infer
@@ -149,7 +149,8 @@ class Infer:
         """Find out which conversation it is: the name says so, or a token does in its place."""
         fields, identity = call.exchange.fields, self._identity
         terms = terms_of(call, said, asked.request.max_tokens)
-        terms = msgspec.structs.replace(terms, needs=asked.needs)
+        # What is kept of a conversation, and moved with it, is its tenant's.
+        terms = msgspec.structs.replace(terms, needs=asked.needs, shares_as=TenantId(""))
         session = identity.presented(terms, fields, said)
         if asked.conversation:
             key = conversation_key(call.tenant, asked.conversation)
@@ -175,10 +176,12 @@ class Infer:
         """Look after the client while its turn waits for the one before."""
         turn, key = speech.turn, speech.key
         request = turn.terms.request_id
+        self._speeches[request] = speech
+        if not self._mind.expect(turn):
+            del self._speeches[request]
+            return
         turn.keeper = self
         turn.rescue = partial(self._rescue, speech)
-        self._speeches[request] = speech
-        self._mind.expect(turn)
         self._keep_time(speech)
         is_new = self.conversations.state(key) == "none"
         self._perform(self.conversations.on_turn(key, request, self._mind.now_s))

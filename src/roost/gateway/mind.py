@@ -21,6 +21,7 @@ from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
 from roost.gateway import accounts, perform
 from roost.gateway.alarm import Alarm
 from roost.gateway.chronicle import Chronicle
+from roost.gateway.limiter import Limiter, LimiterSettings
 
 if TYPE_CHECKING:
     from roost.core.events import Finished, Started
@@ -51,8 +52,10 @@ class Mind:
         metrics: Metrics,
         log: Log,
         telemetry: TelemetrySettings | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         self.coordinator = coordinator
+        self.limiter = limiter or Limiter(LimiterSettings(), metrics)
         self.telemetry = Telemetry(telemetry or TelemetrySettings())
         self.metrics = metrics
         self.happenings = Happenings()
@@ -79,11 +82,14 @@ class Mind:
 
     def arrive(self, turn: Turn) -> None:
         """Take a new request in."""
-        self.expect(turn)
-        self.admit(turn)
+        if self.expect(turn):
+            self.admit(turn)
 
-    def expect(self, turn: Turn) -> None:
-        """Look after a turn's client from now on; what it asks for is not complete yet."""
+    def expect(self, turn: Turn) -> bool:
+        """Look after a turn's client from now on; what it asks for is not complete yet.
+
+        False where its key may not have it: its client has been told.
+        """
         terms = turn.terms
         self.turns[terms.request_id] = turn
         unix_ms = time.time_ns() // 1_000_000
@@ -91,6 +97,12 @@ class Mind:
         self.telemetry.on_arrived(*asked, self.now_s, unix_ms)
         turn.is_expected = True
         turn.begin(self)
+        request = turn.request
+        refused = self.limiter.reserve(terms, request.model, is_free=request.counts)
+        if refused is None:
+            return True
+        turn.on_answer(refused)
+        return False
 
     def admit(self, turn: Turn) -> None:
         """Have the coordinator decide about a turn that is expected."""
@@ -113,6 +125,7 @@ class Mind:
         ended = Ended(str(ending), turn.spent, turn.first_text_s, turn.last_text_s)
         self.telemetry.on_ended(request, ended, self.now_s)
         accounts.close(turn, self.metrics, self.log, self.now_s)
+        self.limiter.settle(turn.terms, accounts.tokens(turn))
 
     def when_free(self, turn: Turn, wait_s: float, done: Freed) -> None:
         """Call `done` once when a turn's place is free again, or after `wait_s`, or at once."""

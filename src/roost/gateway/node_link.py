@@ -153,7 +153,7 @@ class NodeLink:
         message = Open(
             stream=stream,
             request_id=dispatch.request,
-            tenant=turn.terms.tenant,
+            tenant=turn.terms.sharer,
             request=turn.asks(),
             credit=min(self._credit, turn.relay.room),
             deadline_s=dispatch.deadline_s,

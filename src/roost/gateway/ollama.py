@@ -31,9 +31,9 @@ _VERSION = version_body(__version__)
 
 
 class OllamaViews:
-    """Endpoints that read what nodes report; `listed` gives the models that can be asked."""
+    """Endpoints that read what nodes report; `listed` gives the models that a caller can ask."""
 
-    def __init__(self, mind: Mind, listed: Callable[[], list[ModelOffer]]) -> None:
+    def __init__(self, mind: Mind, listed: Callable[[Call], list[ModelOffer]]) -> None:
         self._mind = mind
         self._listed = listed
 
@@ -50,11 +50,11 @@ class OllamaViews:
 
     def tags(self, call: Call) -> None:
         """GET /api/tags: every model that can be asked."""
-        call.exchange.reply(200, JSON_BODY, tags_body(self._listed()))
+        call.exchange.reply(200, JSON_BODY, tags_body(self._listed(call)))
 
     def running(self, call: Call) -> None:
         """GET /api/ps: what is loaded somewhere, and until when."""
-        call.exchange.reply(200, JSON_BODY, running_body(self._running(), time.time()))
+        call.exchange.reply(200, JSON_BODY, running_body(self._running(call), time.time()))
 
     def show(self, call: Call) -> None:
         """POST /api/show: one model."""
@@ -63,16 +63,18 @@ class OllamaViews:
         except RoostError as error:
             call.exchange.fail(error.failure)
             return
-        known = {offer.model: offer for offer in self._listed()}
+        known = {offer.model: offer for offer in self._listed(call)}
         offer = known.get(ModelId(untagged(name, known)))
         if offer is None:
             call.exchange.fail(model_not_found(name))
         else:
             call.exchange.reply(200, JSON_BODY, show_body(offer))
 
-    def _running(self) -> Iterator[Running]:
+    def _running(self, call: Call) -> Iterator[Running]:
+        account, may_use = call.principal.account, self._mind.limiter.may_use
         for node in self._mind.coordinator.fleet():
-            offers = {offer.model: offer for offer in node.models if offer.serves == "all"}
+            shown = (one for one in node.models if may_use(account, one.model))
+            offers = {offer.model: offer for offer in shown if offer.serves == "all"}
             for view in node.runtimes:
                 if view.state == "ready" and view.model in offers:
                     yield Running(offers[view.model], view)

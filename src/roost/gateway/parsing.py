@@ -80,15 +80,15 @@ TAGGING: frozenset[Api] = frozenset(
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A body to be read. `default_model` is for requests that name none; "" if there is no such.
+    """A body to be read. `sharer` is whose KV its prompt may share.
 
-    `keyed` asks for a fingerprint, for a request that is to run once. `aliases` are other names of
-    models.
+    `default_model` is for requests that name none; "" if there is no such. `keyed` asks for a
+    fingerprint, for a request that is to run once. `aliases` are other names of models.
     """
 
     api: Api
     body: bytes
-    tenant: TenantId
+    sharer: TenantId
     default_model: str
     strict: bool
     keyed: bool = False
@@ -138,7 +138,7 @@ def parse(job: Job) -> Outcome:
         request = _with_model(sent.request, job)
     except RoostError as error:
         return Unreadable(error.failure)
-    prompt = measured(request.prompt, job.tenant, request.model)
+    prompt = measured(request.prompt, job.sharer, request.model)
     if request.counts:
         # Nothing of it will be in any KV cache: nobody is to look for it there, now or later.
         prompt = msgspec.structs.replace(prompt, chain=())
@@ -153,14 +153,14 @@ def parse(job: Job) -> Outcome:
     )
 
 
-def measured(prompt: Prompt, tenant: TenantId, model: ModelId) -> Measured:
-    """Measure a prompt of this tenant for this model, and hash what its KV can be shared by."""
+def measured(prompt: Prompt, sharer: TenantId, model: ModelId) -> Measured:
+    """Measure a prompt for this model, and hash what its KV can be shared by, by whom."""
     match prompt:
         case ChatPrompt(messages, offer):
             tools = offer.tools if offer is not None else ()
             size_bytes = sum(len(spoken(message).encode()) for message in messages)
             size_bytes += sum(len(one.description) + len(one.parameters) for one in tools)
-            return Measured(chain(tenant, model, messages, tools), size_bytes)
+            return Measured(chain(sharer, model, messages, tools), size_bytes)
         case TextPrompt(text):
             return Measured(size_bytes=len(text.encode()))
         case TokensPrompt(ids):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
 from roost.core.ids import TenantId
 from roost.errors import Failure
+from roost.gateway.failures import speaks_anthropic
 from roost.gateway.front.access import Asked
 from roost.gateway.front.router import NotMatched, Router, percent_decoded
 from roost.gateway.front.shared import Early
@@ -16,6 +17,7 @@ from roost.gateway.front.shared import Early
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roost.core.allowance import Account
     from roost.gateway.front.access import Authorise, Gate, Principal
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.front.rendering import Headers
@@ -29,6 +31,11 @@ class Call(msgspec.Struct, frozen=True):
     tenant: TenantId
     principal: Principal
     rest: str = ""
+
+    @property
+    def sharer(self) -> TenantId:
+        """Whose KV the call's prompt may share."""
+        return self.principal.shares_as or self.tenant
 
     @property
     def role(self) -> str:
@@ -68,12 +75,24 @@ Endpoint: TypeAlias = "Callable[[Call], None]"
 """Answers a call whose body is whole, at once or later; it never raises what a client caused."""
 
 
-class Routes:
-    """Serves exchanges without a task of their own; see `front.shared.Direct`."""
+class Standing(Protocol):
+    """Tells how an account stands."""
 
-    def __init__(self, gate: Gate, places: Places) -> None:
+    def __call__(self, account: Account | None, *, anthropic: bool) -> Headers:
+        """Return reply headers of that API, or of OpenAI's."""
+        ...
+
+
+class Routes:
+    """Serves exchanges without a task of their own; see `front.shared.Direct`.
+
+    `standing` gives the headers that tell an account how it stands.
+    """
+
+    def __init__(self, gate: Gate, places: Places, standing: Standing | None = None) -> None:
         self._gate = gate
         self._places = places
+        self._standing = standing
         self._router: Router[Endpoint] = Router()
         self._admits: dict[Endpoint, Authorise] = {}
 
@@ -105,6 +124,9 @@ class Routes:
             return Early(partial(_preflight, list(self._gate.preflight(asked))))
         if isinstance(found, NotMatched):
             return Early(partial(_not_matched, found))
+        if self._standing is not None and verdict.account is not None:
+            anthropic = speaks_anthropic(raw_path)
+            exchange.late = partial(self._standing, verdict.account, anthropic=anthropic)
         tenant = verdict.tenant or TenantId(f"addr:{self._places.client(exchange)}")
         return partial(_answer, found.handler, tenant, verdict, found.rest)
 

@@ -33,6 +33,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("roost_in_flight", "gauge", ("node",), "Leases taken on a node."),
     Metric("roost_queued", "gauge", (), "Requests that wait in the gateway's queue."),
     Metric("roost_shed_total", "counter", ("reason",), "Requests refused for want of capacity."),
+    Metric(
+        "roost_limited_total",
+        "counter",
+        ("tenant", "limit"),
+        "Requests kept out by their key: requests, tokens, at_once, day, month, models.",
+    ),
+    Metric("roost_tenant_requests_total", "counter", ("tenant",), "Of a tenant, refused ones too."),
+    Metric(
+        "roost_tenant_tokens_total", "counter", ("tenant",), "Prompt and answer, as in the usage."
+    ),
     Metric("roost_retries_total", "counter", ("reason",), "Attempts made again on another node."),
     Metric("roost_dispatched_total", "counter", (), "Attempts given to a node."),
     Metric("roost_warm_total", "counter", (), "Of these, to where its conversation was."),
@@ -211,6 +221,7 @@ EVENTS: dict[str, str] = {
     "backend_chosen": "A model has got a backend; a warning where the preferred one cannot be.",
     "model_wanted": "A node was asked to load a model.",
     "order_sent": "An operator has a node load, unload, pin or unpin a model.",
+    "usage_not_saved": "What keys have used is not on disk; it is tried again with what comes.",
     "memory_pressure": "A memory of the node has more, or less, left; a warning where it fills.",
     "runtime_loading": "A runtime is being started.",
     "runtime_ready": "A runtime is ready.",

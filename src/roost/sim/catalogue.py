@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from roost.sim import (
+    allowance_defects,
     aside_defects,
     defects,
     fittings,
@@ -211,6 +212,7 @@ _CASES: tuple[Case, ...] = (
     *share_defects.CASES,
     *short_defects.CASES,
     *stay_defects.CASES,
+    *allowance_defects.CASES,
 )
 
 SEEDS = {

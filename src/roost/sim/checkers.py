@@ -14,6 +14,7 @@ import msgspec
 
 from roost.errors import Fault
 from roost.sim import (
+    allowance_claims,
     aside_claims,
     claims,
     home_claims,
@@ -401,4 +402,5 @@ CHECKERS = (
     *(Checker(*claim) for claim in (*aside_claims.CLAIMS, *home_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*room_claims.CLAIMS, *short_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*share_claims.CLAIMS, *stay_claims.CLAIMS)),
+    *(Checker(*claim) for claim in allowance_claims.CLAIMS),
 )

@@ -29,6 +29,7 @@ from roost.fleet.effects import (
     Withdraw,
 )
 from roost.fleet.said import Said
+from roost.sim.bookings import Bookings
 from roost.sim.handovers import Handovers
 from roost.sim.ledger import Ledger
 from roost.sim.lines import Line, Reader, Turn, line_of, wish_of
@@ -63,6 +64,7 @@ class Front:
         self._world = world
         self._ledger = ledger
         self._lives = 0
+        self.accounts = Bookings(world, ledger.history, parts.allowances)
         self.boot()
 
     # The process.
@@ -92,6 +94,7 @@ class Front:
         for turn in turns:
             self._ledger.ended(turn.terms.request_id, "gateway_lost", None)
         self._ledger.gateway_gone()
+        self.accounts.begin_life()
         for turn in turns:
             turn.reader.ended()
 
@@ -109,7 +112,8 @@ class Front:
         said = Said(limits.replay_max_tokens) if terms.on_loss == "replay" else None
         relay = self._parts.relay(limits, streamed, self._world.now, said)
         self._readers.expect(self.process, request, terms, reader, relay)
-        self.admit(terms.request_id, request, terms, said)
+        if self._let_in(request, terms):
+            self.admit(terms.request_id, request, terms, said)
 
     def say(
         self, key: ConversationKey, request: GenerateRequest, terms: Terms, reader: Reader
@@ -119,7 +123,15 @@ class Front:
         streamed = True
         relay = self._parts.relay(settings, streamed, self._world.now, None)
         self._readers.expect(self.process, request, terms, reader, relay)
-        self.talks.come(key, request, terms)
+        if self._let_in(request, terms):
+            self.talks.come(key, request, terms)
+
+    def _let_in(self, request: GenerateRequest, terms: Terms) -> bool:
+        """Reserve what it will take on its key's account, or refuse it."""
+        refused = self.accounts.reserve(terms, request.model)
+        if refused is not None:
+            self.refuse(terms.request_id, refused)
+        return refused is None
 
     def admit(
         self, request: RequestId, asked: GenerateRequest, terms: Terms, said: Said | None = None
@@ -352,7 +364,7 @@ class Front:
         message = Open(
             stream,
             effect.request,
-            turn.terms.tenant,
+            turn.terms.sharer,
             asked,
             turn.relay.room,
             effect.deadline_s,
@@ -389,9 +401,14 @@ class Front:
     def over(self, turn: Turn) -> None:
         """A request has ended for its client."""
         request, attempt = turn.terms.request_id, turn.attempt
+        self.settle(turn)
         over = self._handovers.over(request, turn.pin)
         over = over or self.talks.over(request, turn.reached, turn.pin)
         self._patience.wait(request, attempt, over)
+
+    def settle(self, turn: Turn) -> None:
+        """Charge what it has taken to its account."""
+        self.accounts.settle(turn.terms, turn.spent)
 
     def client_gone(self, request: RequestId) -> None:
         """Nobody reads it any more."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from roost.core.allowance import NO_LIMITS, Allowance
 from roost.core.events import Usage
 from roost.core.fence import Fence
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, SessionId
 from roost.errors import Failure
 from roost.fleet.compacting import CompactionSettings
 from roost.fleet.effects import Placement
+from roost.sim.booking import Booking
 
 NO_COMPACTION = CompactionSettings(summariser="off")
 Ending = Literal["complete", "rejected", "broken", "client_gone", "write_timeout", "gateway_lost"]
@@ -364,7 +366,10 @@ class Cells:
 
 @dataclass(slots=True)
 class Rest:
-    """What is left of anything once everything has come to rest."""
+    """What is left of anything once everything has come to rest.
+
+    `on_account` are tokens and places that are still reserved for keys.
+    """
 
     waiting: int
     running: int
@@ -375,6 +380,7 @@ class Rest:
     live_streams: int
     alive: int
     nodes: int
+    on_account: int = 0
 
 
 @dataclass(slots=True)
@@ -422,6 +428,9 @@ class History:
     shortened: list[Shortened] = field(default_factory=list)
     words: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     rest: Rest | None = None
+    allowance: Allowance = NO_LIMITS
+    answer_tokens: int = 0
+    bookings: list[Booking] = field(default_factory=list)
 
     def troubled(self, node: NodeId, since_s: float, until_s: float) -> bool:
         """Whether anything was wrong with this node in this span."""

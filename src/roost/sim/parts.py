@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from roost.fleet.allowances import Allowances
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.said import Said
@@ -25,3 +26,4 @@ class FrontParts(msgspec.Struct, frozen=True):
     talk_parts: Callable[[], TalkParts]
     talks: MakeTalks
     handover: MakeHandover
+    allowances: Callable[[], Allowances]

@@ -9,6 +9,7 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import ModelOffer
+from roost.fleet.allowances import Allowances, AllowanceSettings
 from roost.fleet.compacting import CompactionSettings
 from roost.fleet.compaction import Compaction
 from roost.fleet.conversations import Conversations, ConversationSettings
@@ -65,6 +66,7 @@ class Parts(msgspec.Struct, frozen=True):
     compaction: Callable[[CompactionSettings], Compaction] = Compaction
     talks: MakeTalks = Talks
     handover: MakeHandover = Handover
+    allowances: Callable[[AllowanceSettings], Allowances] = Allowances
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -153,6 +155,9 @@ class Stage:
             released=sum(count.released for count in counts),
             busy_slots=sum(slot.busy for slot in slots),
             live_streams=sum(count.live for count in counts),
+            on_account=self.front.accounts.on_account(
+                {one.tenant for one in self.history.traces.values()}
+            ),
             alive=sum(view.state == "alive" for view in self.front.coordinator.fleet()),
             nodes=len(self.workers),
         )
@@ -201,6 +206,7 @@ def _made_of(scenario: Scenario, parts: Parts, world: World) -> FrontParts:
         ),
         parts.talks,
         parts.handover,
+        lambda: parts.allowances(scenario.allowances),
     )
 
 
@@ -224,6 +230,8 @@ def _history(scenario: Scenario) -> History:
         drops=scenario.relay.on_full == "drop_oldest",
         compaction=scenario.compaction,
         ctx=max(machines.ctx for machines in scenario.machines),
+        allowance=scenario.allowance,
+        answer_tokens=scenario.allowances.answer_tokens,
     )
 
 

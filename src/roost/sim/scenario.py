@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from roost.core.allowance import Allowance
+from roost.fleet.allowances import AllowanceSettings
 from roost.fleet.compacting import CompactionSettings
 from roost.fleet.conversations import ConversationSettings
 from roost.fleet.idempotency import IdempotencySettings
@@ -162,7 +164,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that a seed is added to. `claim` says in a sentence what it is there to show.
 
-    With a `tape` requests come when and as it says, and of `traffic` only the manners count.
+    Every tenant has a key with this `allowance`. With a `tape` requests come when and as it says,
+    and of `traffic` only the manners count.
     """
 
     claim: str
@@ -178,6 +181,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reattach: ReattachSettings = ReattachSettings()
     conversations: ConversationSettings = ConversationSettings()
     compaction: CompactionSettings = CompactionSettings(summariser="off")
+    allowance: Allowance = Allowance()
+    allowances: AllowanceSettings = AllowanceSettings()
     settle_s: float = 150.0
     tape: Tape | None = None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from roost.core.allowance import Account
 from roost.core.ids import ConversationKey, ModelId, RequestId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Message, ServiceClass, Terms
 from roost.fleet.affinity import chain
@@ -60,6 +61,7 @@ class Workload:
         self._tape = scenario.tape
         self._models = scenario.models
         self._duration_s = scenario.duration_s
+        self._allowance = scenario.allowance
         self._world = world
         self._front = front
         self._ledger = ledger
@@ -199,6 +201,10 @@ class Workload:
             most *= 10
         return most
 
+    def _account(self, tenant: TenantId) -> Account | None:
+        """The account of a tenant's key, where keys are limited."""
+        return Account(tenant, tenant, self._allowance) if self._allowance.is_limited else None
+
     def _insists(self, talk: Speaker) -> bool:
         """Whether a turn goes home or nowhere."""
         if not self._traffic.insist or talk.turn < 2:
@@ -221,6 +227,7 @@ class Workload:
             max_tokens=most,
             class_=talk.class_,
             on_loss="replay" if manners.replays else "error",
+            account=self._account(talk.tenant),
         )
         insists = self._insists(talk)
         terms = msgspec.structs.replace(terms, require=insists, has_past=insists)
@@ -255,7 +262,12 @@ class Workload:
         claim = repeats.claim_of(keyed, tenant, body, rid)
         hashes = chain(tenant, asked.request.model, asked.messages)
         terms = msgspec.structs.replace(
-            asked.terms, request_id=rid, tenant=tenant, chain=hashes, timeout_s=None
+            asked.terms,
+            request_id=rid,
+            tenant=tenant,
+            chain=hashes,
+            timeout_s=None,
+            account=self._account(tenant),
         )
         twin = msgspec.structs.replace(
             asked, trace=trace, terms=terms, manners=Manners(), ended=_nothing

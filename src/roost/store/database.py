@@ -39,7 +39,11 @@ _SHARES = """
 alter table keys add column weight real not null default 1.0;
 alter table keys add column class text not null default 'interactive';
 """
-_STEPS = (_FIRST, _SHARES)
+_ALLOWANCES = """
+alter table keys add column allowance text not null default '{}';
+alter table keys add column cache_salt text not null default '';
+"""
+_STEPS = (_FIRST, _SHARES, _ALLOWANCES)
 """What leads from each version of the schema to the next; a step once released never changes."""
 
 SCHEMA_VERSION = len(_STEPS)

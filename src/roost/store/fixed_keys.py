@@ -1,8 +1,8 @@
 """DECIDER: keys and join tokens that settings name: what is written there, and what it stands for.
 
 A key is `NAME:SECRET`, or in the settings file a table with `name`, `key` or `sha256`, and what
-`roost keys add` takes: `role`, `tenant`, `weight`, `class`. A secret may be told by its SHA-256, as
-`sha256:HEX`: then who reads the file knows no key.
+`roost keys add` takes: `role`, `tenant`, `weight`, `class`, `cache_salt` and limits. A secret may
+be told by its SHA-256, as `sha256:HEX`: then who reads the file knows no key.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from roost.core.allowance import Allowance
 from roost.core.ids import TenantId
 from roost.errors import RoostError, fail
 from roost.store.credential_records import (
@@ -43,6 +44,19 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str = ""
     weight: float = 1.0
     class_: str = msgspec.field(default="interactive", name="class")
+    cache_salt: str = ""
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+    at_once: int = 0
+    tokens_per_day: int = 0
+    tokens_per_month: int = 0
+    models: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> Share:
+        """How well it is served."""
+        limits = {name: getattr(self, name) for name in Allowance.__struct_fields__}
+        return Share(self.weight, self.class_, Allowance(**limits), self.cache_salt)
 
 
 def read_keys(texts: Iterable[str]) -> tuple[tuple[bytes, KeyRecord], ...]:
@@ -87,13 +101,17 @@ def _key(place: int, text: str) -> tuple[bytes, KeyRecord]:
     if not named or set(written.name) & set(" ,"):
         raise _wrong(f"number {place} needs a plain name, without spaces and commas")
     try:
-        weight, class_ = checked_share(Share(written.weight, written.class_))
+        share = written.share
+        weight, class_ = checked_share(share)
         role = read_role(written.role)
     except RoostError as error:
         raise _wrong(f"number {place}: {error.failure.message}") from None
     key = f"{ID_PREFIX}{written.name}"
     payer = TenantId(written.tenant or f"key:{key}")
-    return digest, KeyRecord(key, written.name, payer, role, 0, weight, class_)
+    record = KeyRecord(
+        *(key, written.name, payer, role, 0, weight, class_), share.allowance, share.cache_salt
+    )
+    return digest, record
 
 
 def _written(place: int, text: str) -> _Written:
@@ -105,7 +123,7 @@ def _written(place: int, text: str) -> _Written:
     except msgspec.MsgspecError as error:
         # What is wrong is told by its place alone: the text may be a secret in the wrong field.
         at = str(error).rpartition(" - at ")[2] if " - at " in str(error) else "its fields"
-        known = "name, key, sha256, role, tenant, weight, class"
+        known = ", ".join(field.encode_name for field in msgspec.structs.fields(_Written))
         raise _wrong(f"number {place} is wrong at {at}; there are {known}") from None
 
 

@@ -6,9 +6,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeGuard
 
 import msgspec
 
+from roost.core.allowance import Allowance
 from roost.core.ids import TenantId
 from roost.store.credential_records import (
     MAX_NAME_CHARACTERS,
@@ -20,7 +22,7 @@ from roost.store.credential_records import (
     wrong,
 )
 from roost.store.credentials import KEY_PREFIX, SECRET_BYTES, hashed, matching, spell
-from roost.store.database import Database
+from roost.store.database import Cell, Database, Row
 
 MAX_KEYS = 10_000
 
@@ -77,14 +79,28 @@ class KeyStore:
         key = f"key-{secrets.token_hex(6)}"
         payer = TenantId(tenant or f"key:{key}")
         weight, class_ = checked_share(share)
-        record = KeyRecord(key, name, payer, chosen, int(self._clock()), weight, class_)
+        record = KeyRecord(
+            *(key, name, payer, chosen, int(self._clock()), weight, class_),
+            share.allowance,
+            share.cache_salt,
+        )
         self._database.write(
-            "insert into keys (id, hash, name, tenant, role, created_unix_s, weight, class)"
-            " values (?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert into keys (id, hash, name, tenant, role, created_unix_s, weight, class,"
+            " allowance, cache_salt) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *(record.id, hashed(secret), name, payer, chosen, record.created_unix_s),
-            *(weight, class_),
+            *(weight, class_, _encode(share.allowance).decode(), share.cache_salt),
         )
         return NewKey(secret, record)
+
+    def change(self, key: str, share: Share) -> bool:
+        """Serve a valid key like this from now on; False if there is none of this id."""
+        weight, class_ = checked_share(share)
+        changed = self._database.write(
+            "update keys set weight = ?, class = ?, allowance = ?, cache_salt = ?"
+            " where id = ? and revoked_unix_s is null",
+            *(weight, class_, _encode(share.allowance).decode(), share.cache_salt, key),
+        )
+        return changed > 0
 
     def list(self) -> tuple[KeyRecord, ...]:
         """List the keys that are valid, those of the settings first, then oldest first."""
@@ -124,16 +140,23 @@ class KeyStore:
     def _load(self, version: tuple[int, int]) -> _Known:
         # The version was read before the rows: newer ones are at worst read once more.
         rows = self._database.read(
-            "select hash, id, name, tenant, role, created_unix_s, weight, class,"
-            " revoked_unix_s is null"
+            "select hash, id, name, tenant, role, created_unix_s, weight, class, cache_salt,"
+            " allowance, revoked_unix_s is null"
             " from keys order by created_unix_s, id"
         )
-        keys = tuple(
-            (bytes(row[0]), msgspec.convert(dict(zip(_FIELDS, row[1:8], strict=True)), KeyRecord))
-            for row in rows
-            if row[8] and isinstance(row[0], bytes)
-        )
+        keys = tuple((bytes(row[0]), _record(row)) for row in rows if row[10] and _is_kept(row))
         return _Known(version, keys, ever=bool(rows))
 
 
-_FIELDS = ("id", "name", "tenant", "role", "created_unix_s", "weight", "class_")
+_FIELDS = ("id", "name", "tenant", "role", "created_unix_s", "weight", "class_", "cache_salt")
+_encode = msgspec.json.encode
+
+
+def _is_kept(row: Row) -> TypeGuard[tuple[bytes, *tuple[Cell, ...]]]:
+    return isinstance(row[0], bytes)
+
+
+def _record(row: Row) -> KeyRecord:
+    record = msgspec.convert(dict(zip(_FIELDS, row[1:9], strict=True)), KeyRecord)
+    allowance = msgspec.json.decode(str(row[9]), type=Allowance)
+    return msgspec.structs.replace(record, allowance=allowance)

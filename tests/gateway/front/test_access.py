@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from roost.core.ids import TenantId
-from roost.errors import Failure
+from roost.errors import Failure, RoostError
 from roost.gateway.front.access import (
     Asked,
     Gate,
@@ -17,6 +17,7 @@ from roost.gateway.front.access import (
     by_digest,
     host_name,
     origin_name,
+    origins,
     presented_key,
 )
 from roost.gateway.front.limits import FrontLimits
@@ -215,3 +216,52 @@ async def test_plain_options(world: World) -> None:
     for target in ("/echo", "*"):
         reply = await ask(world, f"OPTIONS {target}", "Host: localhost")
         assert (reply.status, "GET" in reply.headers["allow"]) == (204, True)
+
+
+APP = "https://app.example.org"
+
+
+@pytest.mark.parametrize(
+    ("listed", "origin", "trusted"),
+    [
+        ((), APP, False),
+        ((APP,), APP, True),
+        ((APP,), APP.upper(), True),
+        ((APP,), "http://app.example.org", False),
+        ((APP,), f"{APP}:8443", False),
+        ((APP,), f"{APP}.evil.example", False),
+        ((f"{APP}:8443",), f"{APP}:8443", True),
+        (("*",), "https://any.example", True),
+        (("*",), "null", False),
+        ((APP,), "null", False),
+    ],
+)
+def test_pages_that_the_settings_name(listed: tuple[str, ...], origin: str, trusted: bool) -> None:
+    """A page of a listed origin may write, read the answer, and has its preflight answered."""
+    gate = Gate(allowed("127.0.0.1"), origins=origins(listed))
+    question = asked("POST", host="localhost", origin=origin)
+    assert (reason(gate, question) == "") is trusted
+    assert bool(gate.cors(question)) is trusted
+    asks = {"access_control_request_headers": "x-api-key, anthropic-version"}
+    ahead = asked("OPTIONS", origin=origin, access_control_request_private_network="true", **asks)
+    if not trusted:
+        assert reason(gate, ahead) == "forbidden"
+        assert gate.preflight(ahead) == ((b"allow", b"GET, HEAD, POST, DELETE, OPTIONS"),)
+        return
+    told = dict(gate.preflight(ahead))
+    assert told[b"access-control-allow-origin"] == origin.encode()
+    assert told[b"access-control-allow-headers"] == b"x-api-key, anthropic-version"
+    assert told[b"access-control-allow-private-network"] == b"true"
+    assert b"POST" in told[b"access-control-allow-methods"]
+    assert told[b"vary"] == b"origin"
+    assert b"access-control-allow-credentials" not in told
+    exposed = told[b"access-control-expose-headers"].split(b", ")
+    assert {b"x-ratelimit-remaining-tokens", b"anthropic-ratelimit-requests-reset"} <= set(exposed)
+
+
+@pytest.mark.parametrize("text", ["app.example.org", f"{APP}/", f"{APP}/page", "ftp://a", "", "**"])
+def test_what_is_no_origin_is_refused(text: str) -> None:
+    """A setting that no browser's Origin can ever match is a mistake that is told."""
+    with pytest.raises(RoostError) as refused:
+        origins([text])
+    assert refused.value.failure.param == "cors.origins"

@@ -15,18 +15,27 @@ from typing import TypeAlias
 
 import msgspec
 
+from roost.core.allowance import Account
 from roost.core.ids import TenantId
 from roost.core.request import ServiceClass
-from roost.errors import Failure
+from roost.errors import Failure, fail
 from roost.gateway.front.router import normalise
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 PREFLIGHT_AGE_S = b"600"
-EXPOSED = (
-    b"x-roost-request-id, x-roost-session, x-roost-node, x-roost-placement, x-roost-cached-tokens, "
-    b"x-roost-reattach-s, idempotency-replayed, location, retry-after"
+ANY_ORIGIN = "*"
+_METHODS = b"GET, HEAD, POST, DELETE, OPTIONS"
+_OF, _WHAT = (b"limit", b"remaining", b"reset"), (b"requests", b"tokens")
+EXPOSED = b", ".join(
+    (
+        *(b"x-request-id", b"request-id", b"x-roost-request-id", b"x-roost-session"),
+        *(b"x-roost-node", b"x-roost-placement", b"x-roost-cached-tokens", b"x-roost-reattach-s"),
+        *(b"idempotency-replayed", b"location", b"retry-after", b"x-should-retry"),
+        *(b"x-ratelimit-%b-%b" % (of, what) for of in _OF for what in _WHAT),
+        *(b"anthropic-ratelimit-%b-%b" % (what, of) for of in _OF for what in _WHAT),
+    )
 )
 """What a page may read of a reply, besides the few headers that any page may."""
 
@@ -38,12 +47,16 @@ class Principal(msgspec.Struct, frozen=True):
     """Who asks. `tenant` None stands for the client's address: nobody needs a key here.
 
     `weight` is the tenant's share against others; `class_` the best class of service it may have.
+    `account` is where its limits are counted, None where it has shown no key. `shares_as` is whose
+    KV it may have, "" for that of its tenant alone.
     """
 
     tenant: TenantId | None = None
     role: str = "client"
     weight: float = 1.0
     class_: ServiceClass = "interactive"
+    account: Account | None = None
+    shares_as: TenantId = TenantId("")
 
 
 Authorise: TypeAlias = Callable[[Fields], Principal | Failure]
@@ -121,6 +134,22 @@ def origin_name(origin: bytes) -> str | None:
     return host_name(authority) if found and scheme.lower() in {b"http", b"https"} else None
 
 
+def origins(texts: Iterable[str]) -> frozenset[str]:
+    """Read origins of pages, as `https://app.example.org`, or `*` for all; raises `bad_request`."""
+    read = set()
+    for text in texts:
+        origin = text.strip().lower()
+        # `origin_name` takes what browsers send; a person may also write a path, or forget a part.
+        whole = origin_name(origin.encode("utf-8", "replace")) is not None
+        if origin != ANY_ORIGIN and (not whole or set(origin.partition("://")[2]) & set("/?#")):
+            message = (
+                f"cors.origins: {text!r} is no origin: write https://HOST or https://HOST:PORT."
+            )
+            raise fail("bad_request", message, param="cors.origins")
+        read.add(origin)
+    return frozenset(read)
+
+
 class Asked(msgspec.Struct, frozen=True):
     """What access depends on. `local` is the address the connection came in on."""
 
@@ -130,11 +159,16 @@ class Asked(msgspec.Struct, frozen=True):
     local: str = ""
 
 
-class Gate(msgspec.Struct, frozen=True):
-    """The rules of one listener."""
+class Gate(msgspec.Struct):
+    """The rules of one listener.
+
+    Pages of `origins` may call it and read the answers, beside those of names that are allowed;
+    these are the one thing that may change while it listens.
+    """
 
     allowed: Allowed
     authorise: Authorise = anyone
+    origins: frozenset[str] = frozenset()
 
     def check(self, asked: Asked, admit: Authorise | None = None) -> Principal | Failure:
         """Decide about a request: Host and Origin first (`forbidden`), then the key check.
@@ -158,14 +192,16 @@ class Gate(msgspec.Struct, frozen=True):
         origin = asked.fields.get(b"origin")
         if origin is None or asked.method in {"GET", "HEAD"}:
             return None
-        if self._knows(origin_name(origin), asked.local):
+        if self._trusts(origin, asked.local):
             return None
-        return Failure("forbidden", "Pages of this Origin may not call this server.")
+        return Failure(
+            "forbidden", "Pages of this Origin may not call this server. See --cors-origins."
+        )
 
     def cors(self, asked: Asked) -> tuple[tuple[bytes, bytes], ...]:
         """Return the reply headers that let a page of an allowed origin read the answer."""
         origin = asked.fields.get(b"origin")
-        if origin is None or not self._knows(origin_name(origin), asked.local):
+        if origin is None or not self._trusts(origin, asked.local):
             return ()
         return (
             (b"access-control-allow-origin", origin),
@@ -177,14 +213,25 @@ class Gate(msgspec.Struct, frozen=True):
         """Return the reply headers of an OPTIONS request that passed `check`."""
         cors = self.cors(asked)
         if not cors:
-            return ((b"allow", b"GET, HEAD, POST, DELETE, OPTIONS"),)
+            return ((b"allow", _METHODS),)
         wanted = asked.fields.get(b"access-control-request-headers", b"")
+        # Browsers ask this before a page from elsewhere may reach a machine of a private network.
+        private = asked.fields.get(b"access-control-request-private-network") == b"true"
         return (
             *cors,
-            (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE, OPTIONS"),
+            (b"access-control-allow-methods", _METHODS),
             (b"access-control-allow-headers", wanted or b"authorization, content-type"),
             (b"access-control-max-age", PREFLIGHT_AGE_S),
+            *(((b"access-control-allow-private-network", b"true"),) if private else ()),
         )
+
+    def _trusts(self, origin: bytes, local: str) -> bool:
+        """Whether pages of this origin may call and read; `null` never may."""
+        name = origin_name(origin)
+        if name is None:
+            return False
+        listed = ANY_ORIGIN in self.origins or origin.decode("latin-1").lower() in self.origins
+        return listed or self._knows(name, local)
 
     def _knows(self, name: str | None, local: str) -> bool:
         if name is None:

@@ -103,6 +103,7 @@ class Exchange:
     `complete` once the whole request is here, `started` once a reply has begun, `done` once nothing
     follows. `handler` is who will answer, `early` whether it may before the request is complete.
     `gone` says that the client left before the end, `stalled` that it was cut off for not reading.
+    `extra` are headers of the reply, `late` gives those that are known when it begins.
     """
 
     __slots__ = (
@@ -123,6 +124,7 @@ class Exchange:
         "handler",
         "head",
         "keep_alive",
+        "late",
         "on_body",
         "path",
         "query",
@@ -147,6 +149,7 @@ class Exchange:
         self.received_bytes = 0
         self.status = 0
         self.extra: Headers = []
+        self.late: Callable[[], Headers] | None = None
         self.watcher: Watcher | None = None
         self.handler: Callable[[Exchange], None] | None = None
         self.on_body: Callable[[], None] | None = None
@@ -225,7 +228,7 @@ class Exchange:
         if self._asks_first and not self.complete:
             # Nobody knows now whether the body will still come or the next request instead.
             self.keep_alive = False
-        lines = [*headers, *self.extra]
+        lines = [*headers, *self.extra, *(self.late() if self.late is not None else ())]
         bodiless = status in _BODILESS
         self._mute = self._mute or bodiless
         if length is not None and not bodiless:

@@ -27,6 +27,9 @@ EVENT_STREAM: Headers = [
 JSON_LINES: Headers = [(b"content-type", b"application/x-ndjson"), *EVENT_STREAM[1:]]
 """The same for a stream of lines, each of which is JSON."""
 
+LONGEST_RETRY_S = 120
+"""The most that a `retry-after` says; what takes longer is worth no retry."""
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 _PHRASES = {
@@ -98,4 +101,7 @@ def failure_headers(failure: Failure) -> Headers:
         headers.append((b"retry-after", str(failure.retry_after_s).encode()))
     if failure.reason == "unauthorized":
         headers.append((b"www-authenticate", b"Bearer"))
+    if failure.reason == "insufficient_quota" and failure.retry_after_s == LONGEST_RETRY_S:
+        # SDKs heed it: to knock again every two minutes until tomorrow helps nobody.
+        headers.append((b"x-should-retry", b"false"))
     return headers

@@ -11,12 +11,13 @@ import msgspec
 
 from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
 from roost.gateway.failures import errors_under
-from roost.gateway.front.access import Authorise, Gate, allowed, anyone
+from roost.gateway.front.access import Authorise, Gate, allowed, anyone, origins
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.defects import report
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.front.server import Front, open_front
+from roost.gateway.limiter import Limiter, LimiterSettings
 from roost.gateway.operations import DRAIN, change_node
 from roost.gateway.pages import HOME, Pages, WebFile, read_web
 from roost.gateway.routes import Call, Places, Routes
@@ -54,6 +55,8 @@ class UpstreamSettings(msgspec.Struct, frozen=True):
     tick_s: float = 0.25
     report_s: float = 20.0
     aliases: dict[str, str] = {}
+    limiter: LimiterSettings = LimiterSettings()
+    origins: tuple[str, ...] = ()
 
 
 class UpstreamGateway:
@@ -68,8 +71,10 @@ class UpstreamGateway:
         # Ties between equal servers: any source will do.
         dice = random.Random()
         self._proxy = Proxy(self.pool, servers, settings.passage, dice, self.metrics, self._log)
-        self._proxy.aliases = settings.aliases
-        self._gate = Gate(allowed(settings.listener.host, settings.allowed_hosts), authorise)
+        self._proxy.limiter = Limiter(settings.limiter, self.metrics)
+        self._proxy.call_also(settings.aliases)
+        names = allowed(settings.listener.host, settings.allowed_hosts)
+        self._gate = Gate(names, authorise, origins(settings.origins))
         self._tasks = Tasks()
         self._probing: dict[str, asyncio.Task[None]] = {}
         self.front: Front | None = None
@@ -114,7 +119,8 @@ class UpstreamGateway:
 
     def follow(self, settings: UpstreamSettings) -> None:
         """Go by these from now on, as far as they may change; `use` is for the servers."""
-        self._proxy.aliases = settings.aliases
+        self._proxy.call_also(settings.aliases)
+        self._gate.origins = origins(settings.origins)
         if self.front is not None:
             self.front.use(settings.limits)
 
@@ -137,7 +143,7 @@ class UpstreamGateway:
 
     def _routes(self, web: dict[str, WebFile]) -> Routes:
         places = self._settings.places
-        routes = Routes(self._gate, places)
+        routes = Routes(self._gate, places, self._proxy.limiter.headers)
         Pages(web, HOME.items(), places.base_path).add_to(routes)
         self._proxy.add_to(routes, self._tasks)
         routes.add(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from roost.core.request import Terms
 from roost.errors import Failure, Fault
 from roost.fleet.refusals import deadline
 from roost.fleet.relay import Outcome
@@ -108,6 +109,8 @@ class Passage:
     ) -> None:
         self.ticket = ticket
         self.exchange = call.exchange
+        principal = call.principal
+        self.terms = Terms(call.exchange.request_id, call.tenant, account=principal.account)
         self._office = office
         self.route = route
         self._path = route.path(call.rest, call.exchange.query)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from roost.errors import RoostError
+from roost.dialects.openai_errors import model_not_found
+from roost.errors import Failure, RoostError
 from roost.fleet.relay import Outcome
 from roost.fleet.upstream_effects import (
     Forgotten,
@@ -20,6 +21,7 @@ from roost.fleet.upstream_effects import (
 )
 from roost.fleet.upstream_pool import UpstreamPool
 from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.limiter import Limiter, LimiterSettings
 from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.upstream.models import NO_ALIASES, Listed, merged, named_model
 from roost.gateway.upstream.passage import Passage, PassageLimits
@@ -30,12 +32,19 @@ from roost.gateway.upstream.targets import same_address
 if TYPE_CHECKING:
     import random
 
+    from roost.core.allowance import Account
     from roost.gateway.routes import Call, Routes
     from roost.gateway.tasks import Tasks
     from roost.gateway.upstream.targets import Target
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
 
+
+UNCOUNTED = Failure(
+    "forbidden",
+    "This key has limits of tokens, which a gateway in front of other servers cannot count. Limit "
+    "its requests there.",
+)
 
 PER_SERVER = ("roost_in_flight", "roost_upstream_healthy", "roost_upstream_stalled")
 """Gauges with a server's name on them."""
@@ -60,12 +69,17 @@ class Proxy:
         self._metrics = metrics
         self._log = log
         self.aliases = NO_ALIASES
+        self.limiter = Limiter(LimiterSettings(), metrics)
         self._tasks: Tasks | None = None
         self._passages: dict[int, Passage] = {}
         self._last_ticket = 0
         self._stalled: set[str] = set()
         self._ttft = metrics("roost_ttft_seconds")
         self.now = asyncio.get_running_loop().time
+
+    def call_also(self, aliases: Mapping[str, str]) -> None:
+        """Know models by these other names."""
+        self.aliases = self.limiter.allowances.aliases = aliases
 
     def add_to(self, routes: Routes, tasks: Tasks) -> None:
         """Serve every address that is passed on."""
@@ -126,6 +140,8 @@ class Proxy:
         """Count a request that has ended."""
         del self._passages[passage.ticket]
         self.pool.on_left(passage.ticket)
+        if passage.route.leased:
+            self.limiter.settle(passage.terms, 0)
         self._count(passage.route, outcome)
 
     # What the clock and the probes say.
@@ -225,7 +241,8 @@ class Proxy:
         self._log.info("upstream_forgotten", server=name)
 
     def _on_call(self, route: ProxyRoute, call: Call) -> None:
-        if route.pattern == MODELS and (body := self._merged_list()) is not None:
+        account = call.principal.account
+        if route.pattern == MODELS and (body := self._merged_list(account)) is not None:
             call.exchange.reply(200, JSON_BODY, body)
             return
         try:
@@ -239,23 +256,38 @@ class Proxy:
         self._passages[passage.ticket] = passage
         if not route.leased:
             passage.model = call.rest or None
+            if call.rest and not self.limiter.may_use(account, call.rest):
+                passage.on_refused(model_not_found(call.rest))
+                return
             self._by_own_name(passage)
             if not self._glance(passage):
                 passage.on_refused(self.pool.unavailable(passage.model))
             return
-        if self.pool.picky or self.aliases:
+        if self.pool.picky or self.aliases or (account is not None and account.allowance.models):
             # Where all servers list the same under their own names, nobody pays for looking.
             passage.model = named_model(passage.body)
             self._by_own_name(passage)
+        refused = self._kept_out(passage, account)
+        if refused is not None:
+            passage.on_refused(refused)
+            return
         ticket, model = passage.ticket, passage.model
         self.perform([self.pool.on_request(ticket, self.now(), self._dice, model)])
+
+    def _kept_out(self, passage: Passage, account: Account | None) -> Failure | None:
+        """Take a request in on its account, or say why it cannot be."""
+        if account is None:
+            return None
+        if account.allowance.counts_tokens:
+            return UNCOUNTED
+        return self.limiter.reserve(passage.terms, passage.model or "", is_free=True)
 
     def _by_own_name(self, passage: Passage) -> None:
         model = self.aliases.get(passage.model or "")
         if model is not None:
             passage.ask_for(model)
 
-    def _merged_list(self) -> bytes | None:
+    def _merged_list(self, account: Account | None) -> bytes | None:
         """Return what all working servers list; None where that is for a server to say.
 
         That is, for the only one, whose words pass unchanged while there are no other names, or for
@@ -263,6 +295,10 @@ class Proxy:
         """
         working = self.pool.working()
         lists = [listed for name in working if (listed := self.servers[name].listed) is not None]
+        if account is not None and account.allowance.models:
+            may_use = partial(self.limiter.may_use, account)
+            lists = [tuple(one for one in listed if may_use(one.id)) for listed in lists]
+            return merged(lists, self.aliases)
         own = lists and (len(working) > 1 or self.aliases)
         return merged(lists, self.aliases) if own else None
 
