@@ -12,8 +12,11 @@ import pytest
 
 from roost.backends import install, looking, registry
 from roost.backends.choosing import Subject
+from roost.backends.hosted_library import Library
 from roost.backends.llama_server import LlamaServer
+from roost.backends.looking import library_found
 from roost.core.ids import ModelId
+from roost.core.model import Capabilities
 from roost.errors import RoostError
 from tests.backends.subjects import fake_manifest, key_of, settings_in
 from tests.source import shipped
@@ -66,9 +69,9 @@ def test_unknown_names_and_formats_say_what_there_is() -> None:
     assert caught.value.failure.reason == "load_failed"
     with pytest.raises(RoostError, match="auto, command, command_once, llama_server"):
         registry.chosen("vllm", Subject(ModelId("m"), "gguf"), registry.here())
-    choice = registry.chosen("auto", Subject(ModelId("m"), "onnx"), registry.here())
+    choice = registry.chosen("auto", Subject(ModelId("m"), "coreml"), registry.here())
     assert (choice.backend, choice.chain) == ("", ())
-    assert "format 'onnx'" in choice.reason
+    assert "format 'coreml'" in choice.reason
 
 
 @pytest.mark.parametrize(
@@ -204,3 +207,17 @@ def test_a_build_is_known_by_its_libraries(
     (tmp_path / "RECORD").write_text(f"engine.libs/{library},,\nMETADATA,,\n")
     built = looking.built_for(Distribution.at(tmp_path))
     assert built == (accelerator or ("metal" if sys.platform == "darwin" else "cpu"))
+
+
+def test_a_build_for_an_accelerator_is_told_by_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One library, several packages that bring it: which one it is says on what it computes."""
+    library = Library("x", "X", "x:load", Capabilities(), ("json",), builds={"x-cuda": "cuda"})
+    assert library_found(library).accelerator == "cpu"
+    info = tmp_path / "x_cuda-1.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: x-cuda\nVersion: 1.5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = library_found(library)
+    assert (found.usable, found.version, found.accelerator) == (True, "1.5", "cuda")

@@ -105,3 +105,66 @@ def test_what_is_wrong_in_a_folder_is_said(
     with pytest.raises(RoostError, match=what) as caught:
         store.add_file(folder, link=True)
     assert caught.value.failure.reason == "bad_request"
+
+
+GENAI = {
+    "model": {
+        "type": "llama",
+        "context_length": 8192,
+        "vocab_size": 49152,
+        "decoder": {"filename": "model.onnx"},
+    }
+}
+
+
+@pytest.fixture
+def genai(folder: Path) -> Path:
+    """Give a folder for ONNX GenAI, as its builder and as others write it."""
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    (folder / "genai_config.json").write_text(json.dumps(GENAI))
+    (folder / "model.onnx").write_bytes(b"graph")
+    (folder / "model.onnx.data").write_bytes(b"weights")
+    (folder / "embed.onnx_data").write_bytes(b"more")
+    return folder
+
+
+def test_a_folder_for_onnx_is_a_model(store: ModelStore, genai: Path) -> None:
+    """Its own config is what counts, beside a config.json as well; every weight is hashed."""
+    manifest = store.add_file(genai, link=True)
+    assert (manifest.format, manifest.architecture, manifest.ctx_train) == ("onnx", "llama", 8192)
+    assert (manifest.vocab_size, manifest.weight_bytes) == (49152, 16)
+    assert (manifest.chat_template, manifest.bos) == ("{{ messages }}", "<|im_start|>")
+    assert Path(manifest.path) == genai / "genai_config.json"
+    names = {Path(file.path).name for file in manifest.files}
+    assert names >= {"model.onnx", "model.onnx.data", "embed.onnx_data", "tokenizer.json"}
+    assert not names & {"config.json", "modeling.py"}
+    with pytest.raises(RoostError, match="--link"):
+        store.add_file(genai, link=False, into="other")
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        ("[]", "genai_config.json cannot be read"),
+        ("{}", "it says: nothing"),
+        ('{"model": {"type": "whisper", "encoder": {}, "decoder": {}}}', "whisper"),
+        ('{"model": {"type": "phi3v", "vision": {"f": 1}, "decoder": {}}}', "phi3v"),
+        ('{"model": {"decoder": {"filename": "other.onnx"}}}', "names other.onnx"),
+    ],
+)
+def test_what_is_wrong_in_a_folder_for_onnx_is_said(
+    store: ModelStore, genai: Path, told: str, what: str
+) -> None:
+    """What is no model that writes text, and what is not there."""
+    (genai / "genai_config.json").write_text(told)
+    with pytest.raises(RoostError, match=what) as caught:
+        store.add_file(genai, link=True)
+    assert caught.value.failure.reason == "bad_request"
+
+
+def test_a_folder_for_onnx_has_weights(store: ModelStore, genai: Path) -> None:
+    """A graph, at least."""
+    (genai / "model.onnx").unlink()
+    with pytest.raises(RoostError, match="no weights"):
+        store.add_file(genai, link=True)

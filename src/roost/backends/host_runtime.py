@@ -76,6 +76,7 @@ class HostedRuntime:
         self._check_alive()
         checks.check_request(request)
         checks.check_claimed(request, self._claims)
+        checks.check_biases(request.sampling, self._loaded.vocab_size)
         prompted = await self._prompts.tokens(request)
         tokens = prompted.tokens + request.said
         checks.check_tokens(tokens, self._loaded.vocab_size)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from roost.core.choice import Accelerator
 from roost.core.model import Capabilities
 
 
@@ -11,7 +14,8 @@ class Library(msgspec.Struct, frozen=True):
     """A library that can be hosted: `loader` is `module:function` of its adapter, for the child.
 
     `imports` are the modules that have to be installed, `extra` the set of optional dependencies
-    that brings them, "" for none.
+    that brings them, "" for none. `builds` are packages that bring the first of them for an
+    accelerator.
     """
 
     name: str
@@ -20,3 +24,4 @@ class Library(msgspec.Struct, frozen=True):
     capabilities: Capabilities
     imports: tuple[str, ...] = ()
     extra: str = ""
+    builds: Mapping[str, Accelerator] = {}

@@ -38,11 +38,18 @@ def library_found(library: Library) -> Found:
     """Look for everything that a hosted library needs."""
     if not all(find_spec(module) for module in library.imports):
         return _missing(library.title, library.extra)
+    for package, accelerator in library.builds.items():
+        if version := _version(package):
+            return Found(usable=True, version=version, accelerator=accelerator)
+    return Found(usable=True, version=_version(library.imports[0]) if library.imports else None)
+
+
+def _version(package: str) -> str | None:
+    """Say which version of a package is installed; None where nobody knows."""
     try:
-        version = distribution(library.imports[0]).version if library.imports else None
+        return distribution(package).version
     except PackageNotFoundError:
-        version = None
-    return Found(usable=True, version=version)
+        return None
 
 
 def _missing(engine: str, extra: str) -> Found:

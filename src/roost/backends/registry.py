@@ -94,6 +94,7 @@ _LLAMA: dict[Accelerator, int] = {
     "cpu": 800,
 }
 _TRANSFORMERS: dict[Accelerator, int] = {"cuda": 840, "rocm": 840, "metal": 840, "cpu": 840}
+_ONNX: dict[Accelerator, int] = {"cuda": 960, "cpu": 760}
 _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
@@ -101,6 +102,7 @@ _ENTRIES: dict[str, _Entry] = {
     "command_once": _Entry(_command_once, _own, ("command_once",), {"cpu": 1}),
     "openai_http": _Entry(_openai_http, _own, ("openai_http",), {"cpu": 1}, external=True),
     **_hosted("roost.backends.transformers", ("safetensors",), _TRANSFORMERS),
+    **_hosted("roost.backends.onnx_genai", ("onnx",), _ONNX),
     **_hosted("roost.backends.toy", ("toy",), {"cpu": 1}),
 }
 HOSTED = tuple(name for name, entry in _ENTRIES.items() if entry.hosts)

@@ -17,6 +17,7 @@ LIBRARY = Library(
         cancel=True,
         sessions=True,
         prefix_cache=True,
+        logit_bias=True,
         logprobs=True,
         exact_token_count=True,
         replay=True,

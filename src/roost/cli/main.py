@@ -22,7 +22,7 @@ VERBS: dict[str, str] = {
     "backends": "list the engines there are, or say why a model runs on which",
     "doctor": "say what is wrong with this machine, and what to do",
     "parameters": "list what a request may ask for, and which backends heed it",
-    "convert": "write an installed GGUF as a folder of safetensors",
+    "convert": "write an installed model as another engine reads it",
     "estimate": "say what memory a model would take, before it is loaded",
     "states": "show what nodes keep of conversations; save, restore, erase, pin or prune it",
     "runtime": "show what a running gateway can do, its memory, runtimes and requests",

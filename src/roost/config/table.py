@@ -66,7 +66,10 @@ _ROWS: tuple[Setting, ...] = (
     Setting("projector", "", "", "A model's file for pictures (mmproj), for llama.cpp."),
     Setting("adapters", (), "", "LoRA files for llama.cpp: FILE.gguf, or FILE.gguf=0.5."),
     Setting("llama_args", (), "", "More arguments of a llama-server binary, behind all others."),
-    _choice("device", "auto cpu cuda mps", "Where hosted libraries compute."),
+    _choice(
+        *("device", "auto cpu cuda mps rocm dml openvino qnn webgpu"),
+        "Where hosted libraries compute.",
+    ),
     _choice(
         "dtype", "auto float32 bfloat16 float16", "In what they compute; auto is the model's own."
     ),

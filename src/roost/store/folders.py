@@ -1,4 +1,4 @@
-"""SHELL: models that are folders: a config, a tokeniser and shards of safetensors.
+"""SHELL: models that are folders: a config, a tokeniser and weights, safetensors or ONNX.
 
 Only what says what the model is gets read here: JSON, and the lengths of the shards. Nothing in
 such a folder is ever run: code that some bring along is left alone.
@@ -15,6 +15,11 @@ from roost.errors import RoostError, fail
 from roost.store.vocabulary import Facts
 
 CONFIG = "config.json"
+GENAI = "genai_config.json"
+"""What makes a folder one for ONNX GenAI, even beside a config.json."""
+
+FOLDERS = ("safetensors", "onnx")
+"""The formats of such models."""
 JSON_MAX_BYTES = 64 * 2**20
 HEADER_MAX_BYTES = 100 * 2**20
 """What the format itself allows for the list of tensors in a shard."""
@@ -31,6 +36,24 @@ class _Config(msgspec.Struct):
     architectures: tuple[str, ...] = ()
     vocab_size: int = 0
     max_position_embeddings: int = 0
+
+
+class _Decoder(msgspec.Struct, frozen=True):
+    filename: str = ""
+
+
+class _Model(msgspec.Struct, frozen=True):
+    type: str = ""
+    vocab_size: int = 0
+    context_length: int = 0
+    decoder: _Decoder | None = None
+    encoder: object = None
+    vision: object = None
+    speech: object = None
+
+
+class _Genai(msgspec.Struct, frozen=True):
+    model: _Model = _Model()
 
 
 class _Text(msgspec.Struct):
@@ -55,40 +78,73 @@ class _Settings(msgspec.Struct):
 
 def files_of(folder: Path) -> tuple[Path, ...]:
     """List the files of a model folder, its config first; none where it is no such folder."""
-    if not (folder / CONFIG).is_file():
+    config = next((name for name in (GENAI, CONFIG) if (folder / name).is_file()), "")
+    if not config:
         return ()
-    shards = sorted(folder.glob("*.safetensors"))
+    # The weights of ONNX lie in files that each writer calls otherwise, but for this beginning.
+    kinds = ("*.onnx", "*.onnx[._]*", "*.bin") if config == GENAI else ("*.safetensors",)
+    weights = sorted({path for kind in kinds for path in folder.glob(kind) if path.is_file()})
     beside = (folder / name for name in BESIDE)
-    return (folder / CONFIG, *(path for path in beside if path.is_file()), *shards)
+    return (folder / config, *(path for path in beside if path.is_file()), *weights)
 
 
 def read_folder(paths: tuple[Path, ...]) -> Facts:
     """Say what the model is whose files these are; raises `bad_request` where it is none."""
+    facts = _genai(paths) if paths[0].name == GENAI else _safetensors(paths)
     named = {path.name: path for path in paths}
-    config = _read(paths[0], _Config)
-    shards = [path for path in paths if path.suffix == ".safetensors"]
-    if not shards:
-        raise fail("bad_request", "The folder has a config.json and no weights (*.safetensors).")
-    if not any(name.endswith("ForCausalLM") for name in config.architectures):
-        told = ", ".join(config.architectures) or "none"
-        raise fail("bad_request", f"The folder holds no model that writes text (it says: {told}).")
-    weights = sum(_data_bytes(path) for path in shards)
     tokenizer = _read(named.get("tokenizer.json"), _Tokenizer)
     settings = _read(named.get("tokenizer_config.json"), _Settings)
     template = _template(named.get("chat_template.jinja"), settings)
-    return Facts(
-        format="safetensors",
-        architecture=config.model_type,
-        ctx_train=config.max_position_embeddings,
-        vocab_size=config.vocab_size,
+    return msgspec.structs.replace(
+        facts,
         chat_template=template,
         bos=_text(settings.bos_token),
         eos=_text(settings.eos_token),
         add_bos=bool(settings.add_bos_token),
         control_tokens=tuple(one.content for one in tokenizer.added_tokens if one.special),
         tasks=("completion",) if template is None else ("chat", "completion"),
-        weight_bytes=weights,
     )
+
+
+def _safetensors(paths: tuple[Path, ...]) -> Facts:
+    config = _read(paths[0], _Config)
+    shards = [path for path in paths if path.suffix == ".safetensors"]
+    if not shards:
+        raise fail("bad_request", "The folder has a config.json and no weights (*.safetensors).")
+    if not any(name.endswith("ForCausalLM") for name in config.architectures):
+        raise _no_writer(", ".join(config.architectures) or "none")
+    return Facts(
+        format="safetensors",
+        architecture=config.model_type,
+        ctx_train=config.max_position_embeddings,
+        vocab_size=config.vocab_size,
+        weight_bytes=sum(_data_bytes(path) for path in shards),
+    )
+
+
+def _genai(paths: tuple[Path, ...]) -> Facts:
+    model = _read(paths[0], _Genai).model
+    others = (model.encoder, model.vision, model.speech)
+    if model.decoder is None or any(one is not None for one in others):
+        raise _no_writer(model.type or "nothing")
+    weights = [path for path in paths if path.suffix != ".json" and ".onnx" in path.name]
+    if not any(path.suffix == ".onnx" for path in weights):
+        raise fail("bad_request", f"The folder has a {GENAI} and no weights (*.onnx).")
+    wanted = model.decoder.filename
+    if wanted and wanted not in {path.name for path in paths}:
+        raise fail("bad_request", f"The folder's {GENAI} names {wanted}, which is not in it.")
+    return Facts(
+        format="onnx",
+        architecture=model.type,
+        ctx_train=model.context_length,
+        vocab_size=model.vocab_size,
+        weight_bytes=sum(path.stat().st_size for path in weights),
+    )
+
+
+def _no_writer(told: str) -> RoostError:
+    said = f"The folder holds no model that writes text alone (it says: {told})."
+    return fail("bad_request", said)
 
 
 def _template(path: Path | None, settings: _Settings) -> str | None:

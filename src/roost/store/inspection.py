@@ -16,7 +16,7 @@ from roost.core.card import CARD_MAX_BYTES, Card, is_card, read_card
 from roost.errors import RoostError, fail
 from roost.store import ggml
 from roost.store.card_facts import facts_of
-from roost.store.folders import CONFIG, read_folder
+from roost.store.folders import CONFIG, GENAI, read_folder
 from roost.store.gguf import TRUNCATED, Header, read_header
 from roost.store.parts import check_shards
 from roost.store.vocabulary import Facts, read_facts
@@ -59,7 +59,7 @@ def inspect(*paths: Path) -> Facts:
     """
     if (card := _read_card(paths[0])) is not None:
         return facts_of(card)
-    if paths[0].name == CONFIG:
+    if paths[0].name in {CONFIG, GENAI}:
         return read_folder(paths)
     head, header = _read_header(paths[0])
     headers = (header, *(_read_header(path)[1] for path in paths[1:]))

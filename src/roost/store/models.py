@@ -22,6 +22,7 @@ from roost.core.ids import ModelId
 from roost.core.model import Manifest, ModelFile
 from roost.errors import RoostError, fail
 from roost.store.files import locked, require_space, sync, sync_folder, translated
+from roost.store.folders import FOLDERS
 from roost.store.home import Home
 from roost.store.inspection import Progress, digest, ignore, inspect, is_unchanged, take_stamp
 from roost.store.naming import candidate_ids
@@ -118,7 +119,7 @@ class ModelStore:
         if known is not None:
             return known
         facts = inspect(*place.files)
-        if facts.format == "safetensors" and not link:
+        if facts.format in FOLDERS and not link:
             raise fail("bad_request", "A model folder is served from where it lies: say --link.")
         if link:
             return self._link(place, facts, into, progress)

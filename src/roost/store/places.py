@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True):
 def locate(path: Path, wanted: str = "") -> Place:
     """Find the model that `path` names; in a folder the best one, or the one that is `wanted`.
 
-    A folder with a config.json is one model, unless another one in it is wanted.
+    A folder with a config.json, or ONNX GenAI's, is one model, unless another in it is wanted.
 
     A link to a file is followed, a link to a folder below `path` is not. The files of a split model
     keep the names they have side by side, links or not, since llama.cpp goes by these. Raises
