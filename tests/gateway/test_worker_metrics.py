@@ -20,7 +20,7 @@ from tests.gateway.puppet import MODEL, status
 ABOUT = NodeAbout(
     Processor("cpu", 2, 2),
     Memory(1000, 400),
-    runtimes=(RuntimeAbout(RuntimeId(f"r-{MODEL}"), rss_bytes=70),),
+    runtimes=(RuntimeAbout(RuntimeId(f"r-{MODEL}"), rss_bytes=70, prefill_tokens_per_s=90.0),),
 )
 VITALS = RuntimeVitals(1.5, 2.0, 30.0, 200, 3, ("slow_decode",))
 
@@ -60,6 +60,12 @@ def test_what_is_known_has_a_series_and_what_is_not_has_none() -> None:
         f"roost_worker_decode_tokens_per_second{where} 30.0",
         f"roost_worker_generated_tokens{where} 200.0",
         f"roost_worker_kv_cache_bytes{where} 40.0",
+        f"roost_worker_kv_room_tokens{where} 512.0",
+        f"roost_worker_kv_tokens{where} 5.0",
+        f"roost_worker_waiting{where} 0.0",
+        f'roost_worker_slots{{model="{MODEL}",node="n",state="busy"}} 1.0',
+        f'roost_worker_slots{{model="{MODEL}",node="n",state="idle"}} 0.0',
+        f"roost_worker_prefill_tokens_per_second{where} 90.0",
         f"roost_worker_prefill_latency_ms{where} 2000.0",
         f"roost_worker_rss_bytes{where} 70.0",
     }
@@ -69,6 +75,11 @@ def test_what_is_known_has_a_series_and_what_is_not_has_none() -> None:
         f"roost_worker_decode_tokens_per_second{where} 0.0",
         f"roost_worker_generated_tokens{where} 0.0",
         f"roost_worker_kv_cache_bytes{where} 40.0",
+        f"roost_worker_kv_room_tokens{where} 512.0",
+        f"roost_worker_kv_tokens{where} 5.0",
+        f"roost_worker_waiting{where} 0.0",
+        f'roost_worker_slots{{model="{MODEL}",node="n",state="busy"}} 1.0',
+        f'roost_worker_slots{{model="{MODEL}",node="n",state="idle"}} 0.0',
     }
     workers.refresh([node(report(VITALS), "dead")])
     assert shown(metrics) == set()

@@ -12,6 +12,7 @@ from roost.dialects.openai_models import model_body, models_body
 from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.node_gauges import NodeGauges
+from roost.gateway.tenant_metrics import TenantMetrics
 from roost.gateway.worker_metrics import WorkerMetrics
 from roost.observe.metrics import CONTENT_TYPE
 
@@ -36,6 +37,7 @@ class Admin:
         self._counted: dict[Instrument, int] = {}
         self._nodes = NodeGauges(mind.metrics)
         self._workers = WorkerMetrics(mind.metrics)
+        self._tenants = TenantMetrics(mind.metrics)
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
@@ -71,6 +73,9 @@ class Admin:
         metrics, coordinator = self._mind.metrics, self._mind.coordinator
         statistics = coordinator.statistics()
         metrics("roost_queued").set(statistics.waiting)
+        metrics("roost_running").set(statistics.running)
+        for state in _RANK:
+            metrics("roost_nodes", state).set(statistics.nodes.get(state, 0))
         self._count(metrics("roost_dispatched_total"), statistics.dispatched)
         self._count(metrics("roost_warm_total"), statistics.warm)
         self._count(metrics("roost_bounced_total"), statistics.bounced)
@@ -81,6 +86,7 @@ class Admin:
         metrics("roost_stream_held_messages").set(sum(held))
         fullest = max((turn.relay.fullness for turn in self._mind.turns.values()), default=0.0)
         metrics("roost_stream_fullest_ratio").set(fullest)
+        self._tell_tenants()
         fleet = coordinator.fleet()
         self._workers.refresh(fleet)
         for node in fleet:
@@ -93,6 +99,14 @@ class Admin:
                 metrics("roost_in_flight", node.id).set(node.in_flight)
                 metrics("roost_link_state", node.id).set(_RANK[node.state])
                 self._nodes.tell(node)
+
+    def _tell_tenants(self) -> None:
+        mind = self._mind
+        waiting = {one.request for one in mind.coordinator.queue(mind.now_s)}
+        labels: dict[bool, list[str]] = {True: [], False: []}
+        for request, turn in mind.turns.items():
+            labels[request in waiting].append(mind.limiter.label(turn.terms.account))
+        self._tenants.refresh(labels[True], labels[False])
 
     def _count(self, counter: Instrument, total: int) -> None:
         """Bring a counter to what the coordinator has counted itself."""

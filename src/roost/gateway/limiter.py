@@ -53,13 +53,13 @@ class Limiter:
         refused = self.allowances.on_request(*asked, is_free=is_free)
         if refused is None:
             return None
-        self._metrics("roost_limited_total", self._label(terms.account), refused.limit).inc()
+        self._metrics("roost_limited_total", self.label(terms.account), refused.limit).inc()
         return refused.failure
 
     def settle(self, terms: Terms, tokens: int) -> None:
         """Charge what a request has really taken; called once for each, however it ended."""
         self.allowances.on_spent(terms.request_id, tokens, self._loop.time(), time.time())
-        label = self._label(terms.account)
+        label = self.label(terms.account)
         self._metrics("roost_tenant_requests_total", label).inc()
         self._metrics("roost_tenant_tokens_total", label).inc(tokens)
 
@@ -74,7 +74,8 @@ class Limiter:
         standing: Standing = self.allowances.standing(account, self._loop.time())
         return anthropic_limits(standing, time.time()) if anthropic else openai_limits(standing)
 
-    def _label(self, account: Account | None) -> str:
+    def label(self, account: Account | None) -> str:
+        """Name an account in metrics."""
         return NO_KEY if account is None else self._labels(account.tenant)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from roost.core.snapshots import PRESSURES, DeviceView, MemoryReport, SessionsView
 
@@ -22,10 +22,10 @@ class NodeGauges:
     def tell(self, node: NodeView) -> None:
         """Copy what a node has reported; what is not known has no series."""
         self._sessions(node.id, node.sessions or SessionsView())
-        if node.kv_reserved_bytes is None:
-            self._metrics.forget("roost_kv_reserved_bytes", node.id)
-        else:
-            self._metrics("roost_kv_reserved_bytes", node.id).set(node.kv_reserved_bytes)
+        metrics = _Known(self._metrics)
+        metrics("roost_node_load_1m", node.id).set(node.load_1m)
+        metrics("roost_node_rss_bytes", node.id).set(node.rss_bytes)
+        metrics("roost_kv_reserved_bytes", node.id).set(node.kv_reserved_bytes)
         if node.memory is not None:
             self._memory(node.id, node.memory)
 
@@ -38,7 +38,8 @@ class NodeGauges:
         for move, _ in _moves(SessionsView()):
             metrics.forget("roost_session_moves", node, move)
         metrics.forget("roost_session_moving_s", node)
-        metrics.forget("roost_kv_reserved_bytes", node)
+        for name in ("roost_kv_reserved_bytes", "roost_node_load_1m", "roost_node_rss_bytes"):
+            metrics.forget(name, node)
         for device in self._devices.pop(node, ()):
             metrics.forget("roost_memory_pressure", node, device)
             for kind, _ in _sizes(DeviceView(device)):
@@ -73,6 +74,26 @@ class NodeGauges:
             self._metrics("roost_memory_pressure", node, device.name).set(level)
         for outcome, times in _outcomes(memory):
             self._metrics("roost_memory_relief", node, outcome).set(times)
+
+
+class _Known(NamedTuple):
+    """Series that there are only while somebody knows their value."""
+
+    metrics: Metrics
+
+    def __call__(self, name: str, *labels: str) -> _Series:
+        return _Series(self.metrics, (name, *labels))
+
+
+class _Series(NamedTuple):
+    metrics: Metrics
+    series: tuple[str, ...]
+
+    def set(self, value: float | None) -> None:
+        if value is None:
+            self.metrics.forget(*self.series)
+        else:
+            self.metrics(*self.series).set(value)
 
 
 def _moves(sessions: SessionsView) -> tuple[tuple[str, int], ...]:

@@ -58,6 +58,16 @@ class _Noted(NamedTuple):
 def _note(metrics: _Known, line: RuntimeLine) -> None:
     where, vitals, figures = (line.node, line.view.model), line.view.vitals, line.figures
     metrics("roost_worker_kv_cache_bytes", *where).set(line.kv_bytes)
+    metrics("roost_worker_kv_tokens", *where).set(line.kv_tokens)
+    metrics("roost_worker_waiting", *where).set(line.view.waiting)
+    slots, pace = line.view.slots, figures.prefill_tokens_per_s if figures else None
+    metrics("roost_worker_prefill_tokens_per_second", *where).set(pace)
+    if slots:
+        busy = sum(slot.busy for slot in slots)
+        metrics("roost_worker_slots", *where, "busy").set(busy)
+        metrics("roost_worker_slots", *where, "idle").set(len(slots) - busy)
+        # A context of 0 is one that nobody knows.
+        metrics("roost_worker_kv_room_tokens", *where).set(len(slots) * line.view.ctx or None)
     metrics("roost_worker_rss_bytes", *where).set(figures.rss_bytes if figures else None)
     if vitals is None:
         return

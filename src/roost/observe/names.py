@@ -32,6 +32,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("roost_queue_seconds", "histogram", (), "Arrival to dispatch.", _SLOW),
     Metric("roost_in_flight", "gauge", ("node",), "Leases taken on a node."),
     Metric("roost_queued", "gauge", (), "Requests that wait in the gateway's queue."),
+    Metric("roost_running", "gauge", (), "Requests that a node works on."),
+    Metric("roost_nodes", "gauge", ("state",), "Nodes by the state of their link."),
+    Metric("roost_node_load_1m", "gauge", ("node",), "Load average of its machine."),
+    Metric("roost_node_rss_bytes", "gauge", ("node",), "Memory of the node's own process."),
+    Metric(
+        "roost_tenant_live",
+        "gauge",
+        ("tenant", "state"),
+        "A tenant's requests that wait and run; all without a key are `no_key`.",
+    ),
     Metric("roost_shed_total", "counter", ("reason",), "Requests refused for want of capacity."),
     Metric(
         "roost_limited_total",
@@ -94,6 +104,20 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         ("node", "model"),
         "Streams that its runtime failed since it was ready.",
+    ),
+    Metric(
+        "roost_worker_prefill_tokens_per_second",
+        "gauge",
+        ("node", "model"),
+        "Of the last prompt that its runtime computed.",
+    ),
+    Metric(
+        "roost_worker_slots", "gauge", ("node", "model", "state"), "Its slots, busy and idle ones."
+    ),
+    Metric("roost_worker_waiting", "gauge", ("node", "model"), "Streams that wait for a slot."),
+    Metric("roost_worker_kv_tokens", "gauge", ("node", "model"), "Tokens that its slots hold."),
+    Metric(
+        "roost_worker_kv_room_tokens", "gauge", ("node", "model"), "Tokens that they could hold."
     ),
     Metric("roost_worker_kv_cache_bytes", "gauge", ("node", "model"), "KV that its slots hold."),
     Metric("roost_worker_rss_bytes", "gauge", ("node", "model"), "Memory of its process."),

@@ -1,0 +1,62 @@
+"""Tenants as series: who has a request has one, and who has none any more has none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from roost.gateway.tenant_metrics import TenantMetrics
+from roost.observe.metrics import Metrics
+from tests.conftest import until
+from tests.gateway.conftest import Stage, ask, staged
+from tests.gateway.test_fleet_gateway import STREAM
+
+
+def shown(text: str) -> set[str]:
+    """Give the series of tenants with their values."""
+    return {line for line in text.splitlines() if line.startswith("roost_tenant_live{")}
+
+
+def test_who_has_requests_has_series() -> None:
+    """As long as he has: what is not is left out."""
+    metrics = Metrics()
+    tenants = TenantMetrics(metrics)
+    tenants.refresh(["ann", "no_key"], ["ann", "ann"])
+    assert shown(metrics.render().decode()) == {
+        'roost_tenant_live{state="waiting",tenant="ann"} 1.0',
+        'roost_tenant_live{state="running",tenant="ann"} 2.0',
+        'roost_tenant_live{state="waiting",tenant="no_key"} 1.0',
+    }
+    tenants.refresh([], ["no_key"])
+    assert shown(metrics.render().decode()) == {
+        'roost_tenant_live{state="running",tenant="no_key"} 1.0'
+    }
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """A gateway without keys."""
+    async with staged() as made:
+        yield made
+
+
+async def test_a_gateway_tells_who_waits_and_who_runs(stage: Stage) -> None:
+    """No address is in it: those who show no key are one tenant."""
+    node = stage.add_node(slots=1)
+    await stage.ready()
+    for _ in range(2):
+        client = await stage.client()
+        client.send("POST", "/v1/chat/completions", STREAM)
+        await until(lambda: bool(node.opened), what="one runs")
+    waits = stage.gateway.mind.coordinator.statistics
+    await until(lambda: waits().waiting == 1, what="the other one waits")
+    text = (await ask(stage.port, "GET", "/metrics")).body.decode()
+    assert shown(text) == {
+        'roost_tenant_live{state="running",tenant="no_key"} 1.0',
+        'roost_tenant_live{state="waiting",tenant="no_key"} 1.0',
+    }
+    assert "127.0.0.1" not in text
+    assert 'roost_nodes{state="alive"} 1.0' in text
+    assert 'roost_nodes{state="stale"} 0.0' in text
+    assert "roost_running 1.0" in text
