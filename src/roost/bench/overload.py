@@ -17,8 +17,9 @@ from time import process_time
 
 import msgspec
 
+from roost.bench.drills.answers import Answer
 from roost.bench.drills.arrivals import closed_loop, open_loop, open_steps
-from roost.bench.drills.asking import Answer, Chat, scripted
+from roost.bench.drills.asking import Chat, scripted
 from roost.bench.drills.report import (
     Check,
     Report,

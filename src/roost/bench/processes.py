@@ -147,6 +147,15 @@ def _command(pid: int) -> bytes:
         return b""
 
 
+def living(pid: int) -> bool:
+    """Whether a process lives; one that has ended may wait for its parent to look at it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except OSError:
+        return False
+    return stat.rpartition(") ")[2][:1] not in ("", "Z", "X")
+
+
 def python() -> str:
     """Return the interpreter that runs this."""
     return sys.executable

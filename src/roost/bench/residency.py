@@ -92,6 +92,11 @@ class Bench:
             await asyncio.sleep(LOOK_S)
         raise TimeoutError
 
+    def progress_of_held(self) -> float | None:
+        """How far the load that holds on is, as the node reports it; None before it says."""
+        views = [view for view in self.agent.status().runtimes if view.model == HELD]
+        return views[0].progress or None if views else None
+
     def busy(self) -> int:
         """How many slots are in use."""
         views = self.agent.status().runtimes
@@ -140,7 +145,7 @@ async def measure(snapshots: int = SNAPSHOTS, starts: int = STARTS) -> Figures:
         ]
         await bench.until(lambda: bench.busy() == RUNTIMES * SLOTS)
         talks.append(group.create_task(ask(Chat(port, HELD, "hello", timeout_s=2 * WAIT_S))))
-        await bench.until(lambda: HELD in bench.began)
+        await bench.until(lambda: bench.progress_of_held() is not None)
         taken = [_snapshot_ms(bench, clock) for _ in range(snapshots)]
         begun = [await _start_ms(bench, port, model) for model in fresh]
         for talk in talks:

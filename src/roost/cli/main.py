@@ -34,6 +34,7 @@ VERBS: dict[str, str] = {
     "why": "explain a request by its id, or --cancel it",
     "conversations": "list, show or remove what is kept of named conversations",
     "bench": "measure a server: bench load --url URL --model M --rate R",
+    "chaos": "do faults to a fleet of its own, and say which promises it kept",
     "health": "say whether a gateway, or a node's worker API, answers: for health checks",
     "service": "have systemd run roost from the start of the machine on",
     "logs": "show what the runtimes on this machine have said: logs MODEL -f",

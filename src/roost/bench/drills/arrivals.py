@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from roost.bench.drills.asking import Answer, Chat, ask
+from roost.bench.drills.answers import Answer
+from roost.bench.drills.asking import Chat, ask
 
 OPEN_MAX = 40_000
 

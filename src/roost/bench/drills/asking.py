@@ -9,22 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Sequence
-from itertools import pairwise
 from time import monotonic
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
-End = Literal["complete", "error", "refused", "cut", "left", "silent"]
-"""How it ended: whole, with an error event, refused with a status, cut off without a word, left by
-this client, or without any answer."""
+from roost.bench.drills.answers import Answer, End
 
 
 class Chat(msgspec.Struct, frozen=True):
     """A streamed chat to ask for, and when to break off: after so long or so many events.
 
     `half` sends half of the request and no more. `leave_at_done` breaks off at the last event.
+    `pause_s` passes between two looks at the socket. With `with_text` the answer has its text.
     """
 
     port: int
@@ -38,6 +35,8 @@ class Chat(msgspec.Struct, frozen=True):
     half: bool = False
     timeout_s: float = 60.0
     on_loss: str = "error"
+    pause_s: float = 0.0
+    with_text: bool = False
 
     def request(self) -> bytes:
         """Return the bytes to send."""
@@ -58,61 +57,16 @@ class Chat(msgspec.Struct, frozen=True):
         return whole[: len(whole) // 2] if self.half else whole
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What came of a chat; times in seconds of the monotonic clock.
-
-    `due_s` is when it should have been sent, `stamps` are the arrivals of data behind the head.
-    `code` is the error's; `retry_after` the header, "" if there was none.
-    """
-
-    due_s: float
-    sent_s: float
-    ended_s: float
-    end: End
-    status: int = 0
-    node: str = ""
-    code: str = ""
-    retry_after: str = ""
-    stamps: tuple[float, ...] = ()
-    done_marks: int = 0
-    error_events: int = 0
-
-    @property
-    def latency_s(self) -> float:
-        """From when it was due to its end."""
-        return self.ended_s - self.due_s
-
-    @property
-    def lag_s(self) -> float:
-        """How much too late this client sent it."""
-        return self.sent_s - self.due_s
-
-    @property
-    def ttft_s(self) -> float:
-        """From when it was due to the first data behind the head; nan if there was none."""
-        return self.stamps[0] - self.due_s if self.stamps else float("nan")
-
-    @property
-    def gaps_s(self) -> list[float]:
-        """Times between arrivals."""
-        return [b - a for a, b in pairwise(self.stamps)]
+class _Delta(msgspec.Struct, frozen=True):
+    content: str | None = None
 
 
-def rebased(answers: Sequence[Answer], origin_s: float, *, stamps: bool) -> tuple[Answer, ...]:
-    """Count times from `origin_s`, to a tenth of a millisecond, as files keep them.
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Delta = _Delta()
 
-    Without `stamps` the arrivals are left out.
-    """
-    return tuple(
-        msgspec.structs.replace(
-            answer,
-            due_s=round(answer.due_s - origin_s, 4),
-            sent_s=round(answer.sent_s - origin_s, 4),
-            ended_s=round(answer.ended_s - origin_s, 4),
-            stamps=tuple(round(s - origin_s, 4) for s in answer.stamps) if stamps else (),
-        )
-        for answer in answers
-    )
+
+class _Chunk(msgspec.Struct, frozen=True):
+    choices: tuple[_Choice, ...] = ()
 
 
 class _Connection(asyncio.Protocol):
@@ -126,6 +80,7 @@ class _Connection(asyncio.Protocol):
         self.left = False
         self._body_at = 0
         self._chat = chat
+        self._loop = loop
         self._clock = monotonic
         self._transport: asyncio.Transport | None = None
 
@@ -144,11 +99,18 @@ class _Connection(asyncio.Protocol):
             self._body_at = end + 4
         if self._body_at and len(self.raw) > self._body_at:
             self.stamps.append(self._clock())
+        if self._chat.pause_s and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_later(self._chat.pause_s, self._look_again)
         most = self._chat.leave_after_events
         if most is not None and self.raw.count(b"data: ") > most:
             self.leave()
         if self._chat.leave_at_done and b"[DONE]" in self.raw:
             self.leave()
+
+    def _look_again(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end."""
@@ -183,10 +145,10 @@ async def ask(chat: Chat, due_s: float | None = None) -> Answer:
     except asyncio.CancelledError:
         connection.leave()
         raise
-    return _judged(connection, due_s)
+    return _judged(connection, due_s, with_text=chat.with_text)
 
 
-def _judged(connection: _Connection, due_s: float) -> Answer:
+def _judged(connection: _Connection, due_s: float, *, with_text: bool) -> Answer:
     head, found, body = connection.raw.partition(b"\r\n\r\n")
     times = (due_s, connection.sent_s, connection.ended_s)
     if not found:
@@ -207,7 +169,13 @@ def _judged(connection: _Connection, due_s: float) -> Answer:
         stamps=tuple(connection.stamps),
         done_marks=events.count(b"[DONE]"),
         error_events=len(errors),
+        text=_text(events) if with_text else "",
     )
+
+
+def _text(events: list[bytes]) -> str:
+    chunks = (msgspec.json.decode(event, type=_Chunk) for event in events if event[:1] == b"{")
+    return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
 
 
 def _end(status: int, events: list[bytes], errors: list[bytes], *, whole: bool) -> End:

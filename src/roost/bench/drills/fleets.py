@@ -49,6 +49,16 @@ class Fleet:
         if self.kind == "servers":
             await new.serves()
 
+    async def restart_gateway(self, pause_s: float = 0.0) -> None:
+        """Kill -9 the gateway, and after a pause start it again as it was, on its port."""
+        old = self.gateway
+        old.kill()
+        await asyncio.sleep(pause_s)
+        words = list(old.words[: old.words.index("--home")])
+        words[words.index("--port") + 1] = str(old.port)
+        self.gateway = self.stage.run(words, old.home.name)
+        await self.gateway.listens()
+
     async def all_alive(self) -> FleetView:
         """Wait until the gateway counts on every member."""
         return await self.seen(lambda view: view.alive >= set(self.members), "all are alive")

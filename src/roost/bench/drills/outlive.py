@@ -93,12 +93,7 @@ async def outlived(stage: Stage, count: int, turns: int) -> Outlived:
 
 async def _gateway_dies(fleet: Fleet) -> None:
     """Kill -9 the gateway and start it again on its port."""
-    port = fleet.port
-    fleet.gateway.kill()
-    words = list(fleet.gateway.words[: fleet.gateway.words.index("--home")])
-    words[words.index("--port") + 1] = str(port)
-    fleet.gateway = fleet.stage.run(words, fleet.gateway.home.name)
-    await fleet.gateway.listens()
+    await fleet.restart_gateway()
     await fleet.all_alive()
 
 

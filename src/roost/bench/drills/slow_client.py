@@ -10,8 +10,9 @@ from time import monotonic
 import msgspec
 
 from roost.bench.drills import fleets
+from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.arrivals import at_once
-from roost.bench.drills.asking import Answer, Chat, ask, rebased, scripted
+from roost.bench.drills.asking import Chat, ask, scripted
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Check, Report, at_most, ms, none_of, quantile, table
 from roost.bench.drills.stage import Running, Stage
@@ -95,12 +96,12 @@ async def _slowed(stage: Stage, server: Running, seconds: float, where: str) -> 
     loud = Chat(
         server.port, stage.model, scripted(dice, 1, 0.5), max_tokens=25_000, ignore_eos=True
     )
-    stuck = [_stuck(loud) for _ in range(STUCK)]
+    stuck = [stuck_reader(loud) for _ in range(STUCK)]
     began_s = clock()
     async with asyncio.TaskGroup() as group:
         beside = group.create_task(ask(neighbour()))
         freed = group.create_task(_only_one_left(server))
-    tails = [await asyncio.to_thread(_rest, connection) for connection in stuck]
+    tails = [await asyncio.to_thread(rest_of, connection) for connection in stuck]
     view = await server.settled()
     after = await at_once(
         [Chat(server.port, stage.model, scripted(dice, 3, 5.0)) for _ in range(SLOTS)]
@@ -126,7 +127,7 @@ def rss_bytes(port: int) -> int:
     return behind.rss_bytes if behind else 0
 
 
-def _stuck(chat: Chat) -> socket.socket:
+def stuck_reader(chat: Chat) -> socket.socket:
     """Ask over a socket with hardly any buffer, and read nothing."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
@@ -149,7 +150,7 @@ async def _only_one_left(server: Running) -> float:
     return float("inf")
 
 
-def _rest(connection: socket.socket) -> bytes:
+def rest_of(connection: socket.socket) -> bytes:
     """Read what is left for a client that wakes up too late."""
     connection.settimeout(5)
     parts = []

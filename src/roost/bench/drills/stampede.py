@@ -7,8 +7,9 @@ import random
 import msgspec
 
 from roost.bench.drills import fleets
+from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.arrivals import at_once
-from roost.bench.drills.asking import Answer, Chat, rebased, scripted
+from roost.bench.drills.asking import Chat, scripted
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Report, at_most, none_of, table

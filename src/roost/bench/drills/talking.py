@@ -41,7 +41,7 @@ class Talker:
         self.lies: list[str] = []
         self._port = port
         self._model = model
-        self._name = name
+        self.name = name
         self._words = words
         self._unsure = False
 
@@ -60,7 +60,7 @@ class Talker:
         if told.end == "complete":
             found = "" if self._unsure else lie(self.before, told)
             if found:
-                self.lies.append(f"{self._name}: {found}: {told}, after {self.before}")
+                self.lies.append(f"{self.name}: {found}: {told}, after {self.before}")
             self.before, self._unsure = told, False
         elif told.answer and told.end == "error" and told.prompt:
             # What its client has of an answer that was cut is part of the past.
@@ -71,8 +71,8 @@ class Talker:
     def _turn(self, most: int) -> Told:
         number = len(self.turns)
         asked = {
-            "conversation_id": self._name,
-            "prompt": f"This is {self._name}, part {number}. {self._words}",
+            "conversation_id": self.name,
+            "prompt": f"This is {self.name}, part {number}. {self._words}",
             "model": self._model,
             "max_tokens": most,
         }

@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 
 from roost.bench.drills import fleets
+from roost.bench.drills.answers import Answer
 from roost.bench.drills.arrivals import at_once
-from roost.bench.drills.asking import Answer, Chat, scripted
+from roost.bench.drills.asking import Chat, scripted
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.stage import Stage
 

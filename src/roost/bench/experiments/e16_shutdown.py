@@ -6,18 +6,18 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 from time import monotonic, sleep
 
 import msgspec
 
-from roost.bench.drills.asking import Answer, Chat, ask, rebased
+from roost.bench.drills.answers import Answer, rebased
+from roost.bench.drills.asking import Chat, ask
 from roost.bench.drills.report import Check, Report, at_most, none_of, table
 from roost.bench.drills.stage import Running, Stage, until
 from roost.bench.experiments.calls import view_with
 from roost.bench.experiments.frame import Experiment, House
 from roost.bench.experiments.telling import About, Bars, Verdict, verdict
-from roost.bench.processes import family, programs
+from roost.bench.processes import family, living, programs
 
 GRACE_S, STOP_S = 0.5, 0.5
 ENDS_S = 15.0
@@ -120,22 +120,9 @@ def _left(pids: Sequence[int]) -> int:
     """Count those of these processes that stay; the kernel may take a moment for the killed."""
     clock = monotonic
     deadline_s = clock() + GONE_S
-    while (left := _living(pids)) and clock() < deadline_s:
+    while (left := sum(map(living, pids))) and clock() < deadline_s:
         sleep(0.05)
     return left
-
-
-def _living(pids: Sequence[int]) -> int:
-    """Count those of these processes that live; one that has ended may wait to be looked at."""
-    return sum(_state(pid) not in ("", "Z", "X") for pid in pids)
-
-
-def _state(pid: int) -> str:
-    """Return the kernel's letter for a process, "" where there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(") ")[2][:1]
-    except OSError:
-        return ""
 
 
 def _first(server: Running) -> int | None:
