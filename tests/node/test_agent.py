@@ -73,6 +73,26 @@ def test_a_prompt_that_is_only_counted_takes_no_slot() -> None:
     assert [type(effect) for effect in node.prepared(3)] == [Run]
 
 
+def test_a_prompt_that_is_only_told_takes_no_slot() -> None:
+    """Its tokens and its text come as soon as it is prepared."""
+    node = Node(SETTINGS, offer(slots=2))
+    node.open(1)
+    node.loaded()
+    node.prepared(1)
+    asked = msgspec.structs.replace(request(), counts=True, return_tokens=True)
+    message = msgspec.structs.replace(open_message(2), request=asked)
+    node.take(node.agent.on_message(LINK, message, node.now))
+    ready = Prepared(asked, (1, 2, 3), 0, text="abc")
+    told = node.take(node.agent.on_prepared(key(2), ready, node.now))
+    end = Finished("stop", Usage(3, 3))
+    two = StreamId(2)
+    assert told == sent(
+        Events(two, 0, (Delta("abc", 0, ids=(1, 2, 3)),)),
+        Events(two, 1, (end,)),
+        Released(two, "waiting"),
+    )
+
+
 def test_a_ready_model_is_not_announced() -> None:
     """Where nothing is waited for, no phase is sent: one message less per request."""
     node = Node()

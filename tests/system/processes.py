@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -118,6 +119,15 @@ def get(url: str, path: str, key: str = "") -> tuple[int, bytes]:
     with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=5)) as connection:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         connection.request("GET", path, headers=headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+
+
+def send(url: str, path: str, body: object, *, within_s: float = 20.0) -> tuple[int, bytes]:
+    """POST JSON to a running `roost`; return status and body."""
+    parts = urlsplit(url)
+    with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=within_s)) as connection:
+        connection.request("POST", path, json.dumps(body))
         reply = connection.getresponse()
         return reply.status, reply.read()
 

@@ -22,7 +22,7 @@ from openai.types.chat import (
 )
 
 from tests.smollm2 import smollm2_path
-from tests.system.processes import Roost, fetch, gone, wait
+from tests.system.processes import Roost, fetch, gone, send, wait
 
 pytestmark = pytest.mark.engine
 MODEL = "smollm2-135m-instruct"
@@ -329,3 +329,26 @@ def test_a_real_model_is_held_to_a_schema_and_to_calls(served: Roost, openai: Cl
     assert call.type == "function"
     assert called.finish_reason == "tool_calls"
     assert set(json.loads(call.function.arguments)) == {"city", "hot"}
+
+
+def test_a_real_models_prompts_are_told(served: Roost, openai: Client) -> None:
+    """Tokens and back; the text that the template makes; the count of the real call."""
+    url = served.url()
+
+    def ask(path: str, **fields: object) -> dict[str, object]:
+        status, body = send(url, path, {"model": MODEL, **fields})
+        assert status == 200, body
+        found: dict[str, object] = json.loads(body)
+        return found
+
+    text = "naïve 😀 <|im_end|> שלום"
+    ids = ask("/tokenize", content=text)["tokens"]
+    assert isinstance(ids, list)
+    assert ask("/detokenize", tokens=ids)["content"] == text
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say <|im_end|>."}]
+    prompt = str(ask("/apply-template", messages=messages)["prompt"])
+    assert prompt.endswith("<|im_start|>user\nSay <|im_end|>.<|im_end|>\n<|im_start|>assistant\n")
+    told = ask("/tokenize", messages=messages)
+    usage = openai(url).chat.completions.create(model=MODEL, messages=messages, max_tokens=1).usage
+    assert usage is not None
+    assert told["count"] == usage.prompt_tokens

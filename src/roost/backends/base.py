@@ -60,7 +60,7 @@ import msgspec
 from roost.core.events import StreamEvent
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.reading import Reading
-from roost.core.request import GenerateRequest
+from roost.core.request import ChatPrompt, GenerateRequest
 
 EMBED_BATCH_MAX = 256
 """Inputs that are made vectors of at once."""
@@ -73,7 +73,7 @@ class Prepared(msgspec.Struct, frozen=True):
     so that prompt + answer fit the slot (`min(max_tokens, ctx - len(tokens))`, at least 1). The
     tokens of a continuation come last, and its limit may be 0. `reading` says how the answer's text
     is to be read; None where all of it is text. One for vectors has the tokens of its `inputs`, and
-    no prompt.
+    no prompt. `text` is that of the prompt, where it was asked for.
     """
 
     request: GenerateRequest
@@ -81,6 +81,7 @@ class Prepared(msgspec.Struct, frozen=True):
     limit: int
     reading: Reading | None = None
     inputs: tuple[tuple[int, ...], ...] = ()
+    text: str = ""
 
 
 class SlotUse(msgspec.Struct, frozen=True):
@@ -231,6 +232,22 @@ class StartSettings(msgspec.Struct, frozen=True):
     step_tokens: int = 0
     log_max_bytes: int = LOG_MAX_BYTES
     logs_kept: int = LOGS_KEPT
+
+
+@runtime_checkable
+class Teller(Protocol):
+    """A runtime that tells texts of prompts, and knows of ones that are bare."""
+
+    async def rendered(self, prompt: ChatPrompt) -> str:
+        """Give what the model's template makes of a conversation; raises as `prepare` does."""
+        ...
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """Give the text of tokens, all of the model's; what is no character is U+FFFD.
+
+        Raises `unsupported` where the engine cannot say it, `runtime_died`.
+        """
+        ...
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from roost.backends.rates import learned
 from roost.backends.render import Renderer
 from roost.core.events import StreamEvent
 from roost.core.model import Capabilities, RuntimeKey
-from roost.core.request import GenerateRequest
+from roost.core.request import ChatPrompt, GenerateRequest
 from roost.errors import fail
 
 
@@ -110,6 +110,15 @@ class HostedRuntime:
         """Streams that hold a slot, memory of the process, and the rates of the last answer."""
         rss_bytes = self._link.child.rss_bytes()
         return msgspec.structs.replace(self._rates, live=len(self._busy), rss_bytes=rss_bytes)
+
+    async def rendered(self, prompt: ChatPrompt) -> str:
+        """Give what the template makes of a conversation; see `base.Teller.rendered`."""
+        self._check_alive()
+        return await self._prompts.text(prompt)
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """Say that engines in a child are asked for no texts of tokens."""
+        raise fail("unsupported", "The model's engine tells no texts of tokens.", param="model")
 
     async def stop(self, grace_s: float) -> None:
         """End the process; idempotent."""

@@ -27,6 +27,10 @@ RELEASE_POLL_MAX_S = 0.1
 RELEASE_POLL_GROWTH = 1.6
 
 
+class _Text(msgspec.Struct):
+    content: str
+
+
 class _Tokens(msgspec.Struct):
     tokens: tuple[int, ...]
 
@@ -84,6 +88,11 @@ class Link:
         """
         wanted = {"content": pieces, "add_special": False, "parse_special": special}
         return (await self.ask("/tokenize", _Tokens, msgspec.json.encode(wanted))).tokens
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """Give the text of tokens; raises `Lost`."""
+        wanted = msgspec.json.encode({"tokens": tokens})
+        return (await self.ask("/detokenize", _Text, wanted)).content
 
     async def until_free(self, slot: int) -> None:
         """Return when the server says that the slot is free, or has died.

@@ -25,7 +25,7 @@ from roost.backends.rates import learned
 from roost.backends.render import Renderer
 from roost.core.events import StreamEvent
 from roost.core.model import Capabilities, RuntimeKey
-from roost.core.request import GenerateRequest
+from roost.core.request import ChatPrompt, GenerateRequest
 from roost.errors import RoostError, fail
 
 CLAIMS = Capabilities(
@@ -133,6 +133,19 @@ class LlamaRuntime:
         limit = checks.limit_of(request, len(tokens), self._facts.ctx)
         held = await self._formats.demanded(request, prompted.schema)
         return Prepared(held, tokens, limit, prompted.reading)
+
+    async def rendered(self, prompt: ChatPrompt) -> str:
+        """Give what the template makes of a conversation; see `base.Teller.rendered`."""
+        self._check_alive()
+        return await self._prompts.text(prompt)
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """Give the text of tokens; see `base.Teller.detokenize`."""
+        self._check_alive()
+        try:
+            return await self._link.detokenize(tokens)
+        except Lost:
+            raise RoostError(await self._link.blame("the tokens were not read")) from None
 
     @asynccontextmanager
     async def open(

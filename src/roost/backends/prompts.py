@@ -58,7 +58,8 @@ class Prompts:
             return Prompted(prompt.tokens)
         if isinstance(prompt, TextPrompt):
             checks.check_size(request, [prompt.text], longest, ctx)
-            return Prompted(bos + await self._tokenize([prompt.text], special=False))
+            begin = () if prompt.bare else bos
+            return Prompted(begin + await self._tokenize([prompt.text], special=False))
         assert isinstance(prompt, ChatPrompt), "others are refused by `check_request`"
         exact = request.constraint is not None
         rendered = await rendered_by(self._renderer, prompt, exact=exact)
@@ -67,6 +68,10 @@ class Prompts:
         # Many templates print the BOS themselves, and a second one makes models stutter.
         tokens = tokens if tokens[: len(bos)] == bos else bos + tokens
         return Prompted(tokens, rendered.reading, rendered.schema)
+
+    async def text(self, prompt: ChatPrompt) -> str:
+        """Give the text that the template makes of a conversation; raises as `tokens` does."""
+        return "".join((await rendered_by(self._renderer, prompt)).pieces)
 
 
 async def rendered_by(

@@ -17,7 +17,7 @@ import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from itertools import chain, cycle, takewhile
+from itertools import cycle, takewhile
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -28,6 +28,14 @@ from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
 from roost.backends.deltas import Deltas
 from roost.backends.formats import Format, Formats
 from roost.backends.llama_places import remove_folder
+from roost.backends.scripted_prompts import (
+    BOS,
+    VOCAB_SIZE,
+    last_text,
+    prompt_of,
+    text_of,
+    tokens_in,
+)
 from roost.backends.scripted_states import ScriptedStates
 from roost.backends.scripted_vectors import tokens_of, vector
 from roost.core.events import (
@@ -42,17 +50,12 @@ from roost.core.events import (
     merge_deltas,
 )
 from roost.core.model import Capabilities, Manifest, RuntimeKey
-from roost.core.request import EmbedPrompt, GenerateRequest, TextPrompt, TokensPrompt
+from roost.core.request import ChatPrompt, GenerateRequest
 from roost.errors import RoostError, fail
-from roost.text.control import ControlTokens
-from roost.text.endings import THINK_MARKS, Ending, Rendered
 from roost.text.gbnf import Rules
 from roost.text.gbnf_match import matches, shortest
-from roost.text.offers import told
 from roost.text.utf8 import Utf8Decoder
 
-BOS, TURN, END = 256, 257, 258
-VOCAB_SIZE = 259
 MARK = "@script "
 CLAIMS = Capabilities(
     chat=True,
@@ -71,8 +74,6 @@ CLAIMS = Capabilities(
     replay=True,
 )
 WAIT_MAX_MS = 60_000.0
-# No text can become one of the three tokens above 255, so nothing has to be cut.
-_ENDING = Ending(ControlTokens(()), "\0", THINK_MARKS[0])
 _WORDS = (b"amber", b"birch", b"cedar", b"dune", b"elm", b"fern", b"grove", b"heath")
 _PIECE = re.compile(rb"\s*[!-~]+|\s+|[^\s!-~]{1,3}")
 _WaitMs: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=WAIT_MAX_MS)]
@@ -166,7 +167,7 @@ class ScriptedRuntime:
         checks.check_mode(self._key.options, "generate")
         checks.check_request(request)
         await self._formats.of(request)
-        tokens, ending = _tokens(request)
+        tokens, ending = tokens_in(request)
         checks.check_tokens(tokens, VOCAB_SIZE)
         script_in(tokens, self._script)
         tokens += request.said
@@ -174,6 +175,16 @@ class ScriptedRuntime:
         limit = checks.limit_of(request, len(tokens), self._ctx)
         held = await self._formats.demanded(request, ending.schema if ending else "")
         return Prepared(held, tokens, limit, ending.reading if ending else None)
+
+    async def rendered(self, prompt: ChatPrompt) -> str:
+        """Give the conversation with its marks; see `base.Teller.rendered`."""
+        self._check_alive()
+        return text_of(tokens_in(GenerateRequest(self._key.model, prompt))[0])
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """Give the bytes as text, and marks by their names; see `base.Teller.detokenize`."""
+        self._check_alive()
+        return text_of(tokens)
 
     @asynccontextmanager
     async def open(
@@ -188,7 +199,7 @@ class ScriptedRuntime:
         if use.slot in self.busy:
             raise fail("internal", "Two streams were given one slot.")
         self.busy.add(use.slot)
-        script = script_in(_prompt(prepared), self._script)
+        script = script_in(prompt_of(prepared), self._script)
         run = _Run(self, prepared, use, script, held_to)
         events = run.events()
         try:
@@ -388,7 +399,7 @@ class _Run:
 
 def script_in(tokens: tuple[int, ...], default: Script) -> Script:
     """Give the script of the last message, or `default`; raises `bad_request` where it is none."""
-    lines = _last_text(tokens).decode("utf-8", "replace").splitlines()
+    lines = last_text(tokens).decode("utf-8", "replace").splitlines()
     line = next((line for line in lines if line.startswith(MARK)), None)
     if line is None:
         return default
@@ -398,46 +409,9 @@ def script_in(tokens: tuple[int, ...], default: Script) -> Script:
         raise fail("bad_request", f"The script is wrong: {error}", param="messages") from None
 
 
-def _tokens(request: GenerateRequest) -> tuple[tuple[int, ...], Rendered | None]:
-    prompt = request.prompt
-    if isinstance(prompt, TokensPrompt):
-        return prompt.tokens, None
-    if isinstance(prompt, TextPrompt):
-        return (BOS, *_bytes(prompt.text)), None
-    assert not isinstance(prompt, EmbedPrompt), "those are refused by `check_request`"
-    begun = prompt.messages[-1].content if prompt.continues else ""
-    if prompt.continues:
-        prompt = msgspec.structs.replace(prompt, messages=prompt.messages[:-1])
-    turns = (
-        (TURN, *_bytes(f"{message.role}\n{message.content}"), END)
-        for message in told(prompt, system=True)
-    )
-    ending = _ENDING.of("", prompt, begun, exact=request.constraint is not None)
-    last = _bytes("".join(ending.pieces))
-    return (BOS, *chain.from_iterable(turns), TURN, *b"assistant\n", *last), ending
-
-
-def _prompt(prepared: Prepared) -> tuple[int, ...]:
-    """Give the tokens of the prompt alone, without those of an answer that is continued."""
-    return prepared.tokens[: len(prepared.tokens) - len(prepared.request.said)]
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
-
-
-def _last_text(tokens: tuple[int, ...]) -> bytes:
-    """Give the last message without its role, or all text where there are no messages."""
-    if END not in tokens:
-        return bytes(token for token in tokens if token < BOS)
-    end = len(tokens) - tokens[::-1].index(END) - 1
-    turn = bytes(takewhile(lambda token: token != TURN, tokens[end - 1 :: -1]))[::-1]
-    return turn.partition(b"\n")[2]
-
-
 def _echo(prepared: Prepared) -> list[bytes]:
     """Repeat the last message in words; what is not ASCII comes in pieces that split characters."""
-    pieces = _PIECE.findall(_last_text(_prompt(prepared)))
+    pieces = _PIECE.findall(last_text(prompt_of(prepared)))
     seed = prepared.request.sampling.seed
     if seed is not None:
         pieces += [b" " + word for word in random.Random(seed).choices(_WORDS, k=8)]

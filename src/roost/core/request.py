@@ -82,10 +82,14 @@ class ChatPrompt(msgspec.Struct, frozen=True, tag="chat", omit_defaults=True):
     trims: bool = False
 
 
-class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
-    """Raw text, tokenised without special tokens except the model's own BOS."""
+class TextPrompt(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+    """Raw text, tokenised without special tokens except the model's own BOS; a `bare` one has none.
+
+    Only whoever `counts` and wants to see tokens may have it bare.
+    """
 
     text: str
+    bare: bool = False
 
 
 class TokensPrompt(msgspec.Struct, frozen=True, tag="tokens"):
@@ -167,7 +171,8 @@ class GenerateRequest(msgspec.Struct, frozen=True):
     `constraint` is what every answer that ends by itself is held to; one that is cut off by its
     limit is the beginning of such a text.
     One that `counts` wants to know how long its prompt is, and nothing else: nothing is computed,
-    and its end, which comes at once, says of the whole prompt that it needs no prefill.
+    and its end, which comes at once, says of the whole prompt that it needs no prefill. With
+    `return_tokens` a delta before it has the prompt's tokens, and of a chat or of tokens the text.
     """
 
     model: ModelId

@@ -250,6 +250,10 @@ class Gateway:
         routes.add("POST", "/api/generate", self._generation.ollama_generate)
         routes.add("POST", "/api/embed", self._generation.ollama_embed)
         routes.add("POST", "/api/embeddings", self._generation.ollama_embeddings)
+        # With `/v1` before them or without, as all others.
+        routes.add("POST", "/v1/tokenize", self._generation.tokenize)
+        routes.add("POST", "/v1/detokenize", self._generation.detokenize)
+        routes.add("POST", "/v1/apply-template", self._generation.template)
         OllamaViews(self.mind, self._admin.listed).add_to(routes)
         return routes
 

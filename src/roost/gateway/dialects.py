@@ -21,6 +21,7 @@ from roost.dialects.openai_completions_reply import (
 )
 from roost.dialects.openai_embeddings import EmbeddingsBody
 from roost.dialects.responses_reply import ResponseBody, ResponseStream
+from roost.dialects.tokens import PromptTold
 from roost.gateway.chorus import Ends
 from roost.gateway.front.rendering import JSON_LINES
 from roost.gateway.parsing import Api
@@ -88,4 +89,10 @@ OLLAMA_EMBEDDINGS = Dialect(
     partial(OllamaVectors, shape="embeddings"),
     manner=_LINES,
     mode="embed",
+)
+# What is told of a prompt is never streamed either.
+TOKENIZE = Dialect("tokens", "tokenize", "tok-", ChatStream, partial(PromptTold, asked="tokens"))
+DETOKENIZE = Dialect("tokens", "detokenize", "tok-", ChatStream, partial(PromptTold, asked="text"))
+TEMPLATE = Dialect(
+    "tokens", "apply_template", "tok-", ChatStream, partial(PromptTold, asked="template")
 )

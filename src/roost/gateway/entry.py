@@ -123,7 +123,7 @@ def settled(terms: Terms, request: GenerateRequest) -> Terms:
     if isinstance(prompt, EmbedPrompt):
         # Until the last vector nothing has been said: the whole is made anew, whoever asks how.
         return msgspec.structs.replace(terms, on_loss="error")
-    if request.constraint is None and not calls:
+    if request.constraint is None and not calls and not request.counts:
         return terms
     # Whoever would go on with the answer does not know how far its format, or a call, has got.
     return msgspec.structs.replace(terms, on_loss="error")

@@ -22,6 +22,7 @@ from roost.gateway.dialects import (
     CHAT,
     COMPLETIONS,
     COUNT,
+    DETOKENIZE,
     EMBEDDINGS,
     MESSAGES,
     OLLAMA_CHAT,
@@ -29,6 +30,8 @@ from roost.gateway.dialects import (
     OLLAMA_EMBEDDINGS,
     OLLAMA_GENERATE,
     RESPONSES,
+    TEMPLATE,
+    TOKENIZE,
     Dialect,
 )
 from roost.gateway.entry import Entry, Order, terms_of
@@ -137,6 +140,18 @@ class Generation:
     def ollama_embeddings(self, call: Call) -> None:
         """POST /api/embeddings."""
         self._begin(call, OLLAMA_EMBEDDINGS)
+
+    def tokenize(self, call: Call) -> None:
+        """POST /tokenize."""
+        self._begin(call, TOKENIZE)
+
+    def detokenize(self, call: Call) -> None:
+        """POST /detokenize."""
+        self._begin(call, DETOKENIZE)
+
+    def template(self, call: Call) -> None:
+        """POST /apply-template."""
+        self._begin(call, TEMPLATE)
 
     def embeddings(self, call: Call) -> None:
         """POST /v1/embeddings."""

@@ -31,6 +31,7 @@ from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_embeddings import read_embeddings
 from roost.dialects.openai_options import ReplyOptions, Translated
 from roost.dialects.responses_request import read_response
+from roost.dialects.tokens import read_detokenize, read_template, read_tokenize
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.affinity import chain, spoken
 from roost.gateway.asked import Twins, twins
@@ -46,6 +47,9 @@ Api: TypeAlias = Literal[
     "embeddings",
     "ollama_embed",
     "ollama_embeddings",
+    "tokenize",
+    "detokenize",
+    "apply_template",
 ]
 
 TOKEN_BYTES = 4
@@ -71,6 +75,9 @@ READERS: dict[Api, Reader] = {
     "embeddings": read_embeddings,
     "ollama_embed": read_ollama_embed,
     "ollama_embeddings": read_ollama_embeddings,
+    "tokenize": read_tokenize,
+    "detokenize": read_detokenize,
+    "apply_template": read_template,
 }
 
 TAGGING: frozenset[Api] = frozenset(

@@ -241,10 +241,16 @@ class Stream:
             return Refused(self.key.stream, failure)
         return self.outbox.on_event(Failed(failure, self.usage()))
 
-    def counted(self, tokens: int) -> Outflow:
-        """Its prompt has so many tokens, which is all that it wants to know."""
+    def counted(self, ready: Prepared) -> Outflow:
+        """Its prompt has so many tokens, or these: that is all it wants to know."""
         self.ended = True
-        return self.outbox.on_event(Finished("stop", Usage(tokens, tokens)))
+        count = len(ready.tokens)
+        told = Outflow()
+        if self.request.return_tokens:
+            told = self.outbox.on_event(Delta(ready.text, 0, ids=ready.tokens))
+        last = self.outbox.on_event(Finished("stop", Usage(count, count)))
+        pause = told.pause if last.pause is None else last.pause
+        return Outflow(told.messages + last.messages, pause)
 
     def cancel(self, now: float) -> None:
         """Nobody wants the answer any more."""

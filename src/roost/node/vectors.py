@@ -15,7 +15,7 @@ from roost.core.events import Finished, Started, StreamEvent, Usage, Vectors
 from roost.core.request import EmbedPrompt, GenerateRequest
 from roost.core.vectors import packed, shortened
 from roost.errors import fail
-from roost.node import trimming
+from roost.node import trimming, words
 
 BATCH_TOKENS = 2048
 """Tokens of a batch, one longer input aside: a fraction of a second on a small machine."""
@@ -24,6 +24,8 @@ BATCH_TOKENS = 2048
 async def prepared(runtime: Runtime, request: GenerateRequest) -> Prepared:
     """Make a request ready; raises what `Runtime.prepare` and `Embedder.tokenize` raise."""
     prompt = request.prompt
+    if words.are_wanted(request):
+        return await words.prepared(runtime, request)
     if not isinstance(prompt, EmbedPrompt):
         return await trimming.prepared(runtime.prepare, request)
     inputs = await _embedder(runtime).tokenize(prompt.inputs)

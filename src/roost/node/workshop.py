@@ -186,7 +186,7 @@ class Workshop:
         if not stream.move("counted" if stream.request.counts else "prepared"):
             return
         if stream.request.counts:
-            self._desk.flow(stream, stream.counted(len(prepared.tokens)))
+            self._desk.flow(stream, stream.counted(prepared))
             self._leave(stream, now, is_stuck=False, is_dead=False)
             return
         assert floor is not None, "who prepares on a runtime that goes away is told to stop"
