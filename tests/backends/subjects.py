@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from roost.backends.base import Runtime, StartSettings
+from roost.backends.base import Backend, Runtime, StartSettings
 from roost.backends.command import Command
 from roost.backends.command_once import CommandOnce
 from roost.backends.host import Hosted
@@ -19,6 +19,7 @@ from roost.backends.host_runtime import HostedRuntime
 from roost.backends.llama_runtime import LlamaRuntime
 from roost.backends.llama_server import LlamaServer
 from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
+from roost.backends.served import ServedRuntime
 from roost.backends.toy import LIBRARY
 from roost.core.ids import ModelId
 from roost.core.kv import KvLayers, KvShape
@@ -59,7 +60,7 @@ def scripted(folder: Path, script: Script | None = None) -> Subject:
 
 async def kill_server(runtime: Runtime) -> None:
     """Kill the program of a runtime, not its shim, with -9."""
-    assert isinstance(runtime, (LlamaRuntime, HostedRuntime))
+    assert isinstance(runtime, (LlamaRuntime, HostedRuntime, ServedRuntime))
     for program in psutil.Process(runtime.pid).children():
         program.kill()
 
@@ -161,6 +162,34 @@ def toml(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name} = {toml(one)}" for name, one in value.items()) + "}"
     return json.dumps(value)
+
+
+FAKE_VLLM = Path(__file__).with_name("fake_vllm.py")
+
+
+def program(folder: Path, name: str) -> str:
+    """Write a program of this name that is the fake server of the OpenAI dialect."""
+    path = folder / name
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {FAKE_VLLM} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def served(folder: Path, backend: Backend, executable: str, **card: object) -> Subject:
+    """Give a backend whose server is the fake one, under the name of `executable`."""
+    weights, path = folder / "weights", folder / "served.toml"
+    weights.mkdir(exist_ok=True)
+    told = {
+        "backend": backend.name,
+        "path": str(weights),
+        "executable": program(folder, executable),
+        "ctx": 1024,
+        "health_timeout_s": 20.0,
+    }
+    path.write_text("\n".join(f"{name} = {toml(value)}" for name, value in (told | card).items()))
+    manifest = Manifest(MODEL, str(path), 0, "sha256:0", format=backend.name, chat_template="")
+    key = key_of(backend.name, ctx=1024)
+    return Subject(backend, key, manifest, settings_in(folder), kill_server)
 
 
 RUNNER = EXAMPLES / "runner.py"

@@ -13,7 +13,7 @@ from roost.backends.base import Prepared, SlotUse, Telemetry
 from roost.backends.llama_http import Place
 from roost.backends.openai_answer import DONE, Answer
 from roost.backends.openai_http import RemoteRuntime
-from roost.backends.openai_stream import body_of
+from roost.backends.openai_stream import Served, body_of
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.request import (
     ChatPrompt,
@@ -139,7 +139,7 @@ CALL = Message("assistant", "", calls=(ToolCall("c", "f", "{}"),))
 )
 async def test_what_the_dialect_cannot_say_is_refused(request_: GenerateRequest) -> None:
     """Before anything is sent."""
-    runtime = RemoteRuntime(key_of("openai_http"), Place("", 1, ""), "theirs", 100)
+    runtime = RemoteRuntime(key_of("openai_http"), Served(Place("", 1, ""), "theirs", 100))
     with pytest.raises(RoostError) as caught:
         await runtime.prepare(request_)
     assert caught.value.failure.reason == "unsupported"
@@ -160,7 +160,7 @@ async def answering(head: str, body: bytes) -> AsyncIterator[tuple[RemoteRuntime
     async with server:
         port = server.sockets[0].getsockname()[1]
         place = Place("", port, "a-key", "localhost", None, "/far")
-        yield RemoteRuntime(key_of("openai_http"), place, "theirs", 100), sent
+        yield RemoteRuntime(key_of("openai_http"), Served(place, "theirs", 100)), sent
 
 
 async def run(runtime: RemoteRuntime) -> list[StreamEvent]:
@@ -211,7 +211,7 @@ async def test_the_key_goes_to_the_server() -> None:
 
 async def test_bad_slots_and_limits_never_reach_the_server() -> None:
     """Whoever prepared them."""
-    runtime = RemoteRuntime(key_of("openai_http"), Place("", 1, ""), "theirs", 100)
+    runtime = RemoteRuntime(key_of("openai_http"), Served(Place("", 1, ""), "theirs", 100))
     for limit, slot in ((0, 0), (101, 0), (1, 2), (1, -1)):
         prepared = Prepared(asked(), (), limit)
         with pytest.raises(RoostError) as caught:

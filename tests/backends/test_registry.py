@@ -65,10 +65,10 @@ def test_a_hosted_library_is_named_in_one_place(name: str) -> None:
 def test_unknown_names_and_formats_say_what_there_is() -> None:
     """A wrong name lists the right ones; a format nobody serves is named."""
     with pytest.raises(RoostError, match="auto, command, command_once, llama_server") as caught:
-        registry.make("vllm")
+        registry.make("abacus")
     assert caught.value.failure.reason == "load_failed"
     with pytest.raises(RoostError, match="auto, command, command_once, llama_server"):
-        registry.chosen("vllm", Subject(ModelId("m"), "gguf"), registry.here())
+        registry.chosen("abacus", Subject(ModelId("m"), "gguf"), registry.here())
     choice = registry.chosen("auto", Subject(ModelId("m"), "coreml"), registry.here())
     assert (choice.backend, choice.chain) == ("", ())
     assert "format 'coreml'" in choice.reason

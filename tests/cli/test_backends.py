@@ -69,7 +69,7 @@ def test_a_model_without_a_backend_is_a_failure(
 def test_what_is_wrong_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """2 for a model and a backend that are not there, and for a model where none belongs."""
     assert run(home, "why", "nobody") == 2
-    assert run(home, "why", "--backend", "vllm") == 2
+    assert run(home, "why", "--backend", "abacus") == 2
     assert "there are auto, " in capsys.readouterr().err
     for words in (("list", "tiny"), ("install",)):
         with pytest.raises(SystemExit) as ended:

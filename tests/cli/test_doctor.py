@@ -236,4 +236,4 @@ def test_the_verb_where_things_are_wrong(
     assert "! settings              slots in the settings file is 'x'" in told
     assert "! settings              queue.length in the settings file is -1" in told
     assert "! models                tiny: " in told
-    assert main.run(["doctor", "--home", str(home), "--backend", "vllm"]) == 2
+    assert main.run(["doctor", "--home", str(home), "--backend", "abacus"]) == 2

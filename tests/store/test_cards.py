@@ -84,7 +84,7 @@ def test_cards_from_elsewhere_are_refused(store: ModelStore, tmp_path: Path) -> 
     ("text", "what"),
     [
         ('backend = "command\n', "no TOML"),
-        ('backend = "vllm"\nctx = 9', "'vllm'"),
+        ('backend = "abacus"\nctx = 9', "'abacus'"),
         ('backend = "command"\nargv = []\nctx = 9', "argv"),
         ('backend = "command"\nargv = ["x"]', "ctx"),
         ('backend = "command"\nargv = ["x"]\nctx = 1', "ctx"),

@@ -14,6 +14,7 @@ SIZES = {
     "onnx": "230 MB installed",
     "onnx-convert": "1.4 GB installed with a torch for CPUs, several GB with one for CUDA",
     "transformers": "1.1 GB installed with a torch for CPUs, several GB with one for CUDA",
+    "vllm": "10 GB installed",
 }
 """What each extra takes on the disk, for the person who has to decide."""
 

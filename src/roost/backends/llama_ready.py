@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import msgspec
 from roost.backends.base import StartSettings
 from roost.backends.child import Child, Program
 from roost.backends.child import start as start_child
+from roost.backends.last_words import why_ended
 from roost.backends.llama_argv import Launch
 from roost.backends.llama_http import Lost, Place
 from roost.backends.llama_link import Link
@@ -22,23 +22,11 @@ from roost.backends.llama_states import LlamaStates, ProbePlan, probed
 from roost.backends.loading import guessed_part
 from roost.backends.render import renderer_for
 from roost.core.model import Manifest, RuntimeKey
-from roost.errors import Failure, RoostError, fail
-from roost.text.screen import screened
+from roost.errors import RoostError, fail
 
 POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.25
 POLL_GROWTH = 1.3
-LOG_LINES = 80
-_CAUSES = re.compile(r"error loading model: (.+)|(the program cannot be started: .+)|error: (.+)")
-_MEMORY = re.compile(
-    r"(?:failed|unable) to allocate|cannot allocate memory|alloc\w* failed|out ?of ?memory"
-    r"|bad_alloc",
-    re.IGNORECASE,
-)
-_PATH = re.compile(r"\S*/\S+")
-_KEY = re.compile(r"[0-9A-Fa-f]{32,}")
-_STAMP = re.compile(r"^[\d.]+ [A-Z] ")
-SHOWN_CHARS_MAX = 300
 
 
 class _Settings(msgspec.Struct):
@@ -126,7 +114,7 @@ class Starting:
         wait_s, part = POLL_FIRST_S, 0.0
         while not await link.healthy():
             if link.died.is_set():
-                raise RoostError(_why(link.child))
+                raise RoostError(why_ended(link.child))
             part = max(part, guessed_part(link.child, self._manifest.size_bytes))
             on_progress(part)
             await link.pause(wait_s)
@@ -158,25 +146,3 @@ class Starting:
         if not (self._manifest.add_bos and self._manifest.bos):
             return ()
         return (await link.tokenize([self._manifest.bos], special=True))[:1]
-
-
-def _why(child: Child) -> Failure:
-    """Find the cause in the log of a child that ended; paths in it are nobody's business."""
-    lines = child.tail(LOG_LINES)
-    if short := next(filter(_MEMORY.search, lines), None):
-        message = f"The machine has not enough memory left for the model: {_shown(short)}."
-        return Failure("out_of_memory", message)
-    for line in lines:
-        if found := _CAUSES.search(line):
-            cause = next(group for group in found.groups() if group)
-            return Failure("load_failed", f"The model cannot be loaded: {_shown(cause)}.")
-    ended = f"The runtime ended while it loaded the model (status {child.status})"
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    words = f"; its last words: {_shown(last)}" if last else ", without a word."
-    return Failure("out_of_memory" if child.was_killed else "load_failed", ended + words)
-
-
-def _shown(line: str) -> str:
-    """Make a line of a log fit for a message: short, without paths, keys and control characters."""
-    plain = _KEY.sub("…", _PATH.sub("…", screened(_STAMP.sub("", line).strip())))
-    return plain[:SHOWN_CHARS_MAX]

@@ -6,7 +6,6 @@ The `xllamacpp` wheel brings the server inside a Python module, which runs in a 
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import sys
 from collections.abc import Callable
@@ -31,12 +30,12 @@ from roost.backends.llama_places import (
 )
 from roost.backends.llama_ready import Starting
 from roost.backends.llama_runtime import CLAIMS, LlamaRuntime
+from roost.backends.program_help import help_of
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
 
 CHILD = "roost.backends.llama_child"
 HELP_TIMEOUT_S = 20.0
-HELP_MAX_BYTES = 1024 * 1024
 
 
 class Pace(NamedTuple):
@@ -136,7 +135,8 @@ class LlamaServer:
                 raise fail("load_failed", message)
             wheel = (sys.executable, "-P", "-m", CHILD)
             return launch, _program(wheel, settings, msgspec.json.encode(launch))
-        help_text = await _help_of(self._server_path)
+        asked = (self._server_path, "--help")
+        help_text = await help_of(asked, "The llama-server binary", HELP_TIMEOUT_S)
         if launch.socket and llama_argv.HELP_SIGN not in help_text:
             launch = msgspec.structs.replace(launch, socket="", port=ports.take())
         argv = (self._server_path, *llama_argv.arguments(launch, help_text))
@@ -183,39 +183,3 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str
 
 def _whole_steps(ctx: int) -> int:
     return -(-ctx // llama_argv.CTX_STEP) * llama_argv.CTX_STEP
-
-
-async def _help_of(path: str) -> str:
-    """Ask a binary which flags it knows; raises `load_failed` where it does not answer."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(path, "--help"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as error:
-        message = f"The llama-server binary cannot be started: {error.strerror}."
-        raise fail("load_failed", message) from None
-    try:
-        async with asyncio.timeout(HELP_TIMEOUT_S):
-            text = await _whole(process.stdout)
-            await process.wait()
-    except TimeoutError:
-        raise fail("load_failed", "The llama-server binary does not answer --help.") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return text.decode("utf-8", "replace")
-
-
-async def _whole(output: asyncio.StreamReader | None) -> bytes:
-    """Read to the end; a program that has more to say than any help is no server."""
-    found = b""
-    while output and (piece := await output.read(HELP_MAX_BYTES)):
-        found += piece
-        if len(found) > HELP_MAX_BYTES:
-            raise fail("load_failed", "The llama-server binary does not answer --help.")
-    return found

@@ -18,7 +18,7 @@ from roost.backends import checks, llama_http
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
 from roost.backends.card_file import read_installed, read_key
 from roost.backends.llama_http import Lost, Place
-from roost.backends.openai_stream import Stream, body_of
+from roost.backends.openai_stream import Served, Stream, body_of
 from roost.core.card import Remote
 from roost.core.events import StreamEvent
 from roost.core.model import Capabilities, Manifest, RuntimeKey
@@ -67,20 +67,18 @@ class OpenaiHttp:
         if not isinstance(card, Remote):
             raise fail("load_failed", "The model's card is for another backend than `openai_http`.")
         place = await asyncio.to_thread(_place, card)
-        model = await _found(place, card, manifest)
+        model = await found_model(place, card.model, manifest.id)
         on_progress(1.0)
-        return RemoteRuntime(key, place, model, card.ctx)
+        return RemoteRuntime(key, Served(place, model, card.ctx))
 
 
 class RemoteRuntime:
     """A model on a server, made by `OpenaiHttp.start`."""
 
-    def __init__(self, key: RuntimeKey, place: Place, model: str, ctx: int) -> None:
+    def __init__(self, key: RuntimeKey, served: Served) -> None:
         self.died = asyncio.Event()
         self._key = key
-        self._place = place
-        self._model = model
-        self._ctx = ctx
+        self._served = served
         self._streams: dict[int, Stream] = {}
 
     @property
@@ -101,8 +99,8 @@ class RemoteRuntime:
         self._check_alive()
         checks.check_request(request)
         checks.check_claimed(request, CAPABILITIES)
-        body_of(self._model, request)
-        return Prepared(request, (), checks.limit_of(request, 0, self._ctx))
+        body_of(self._served.model, request)
+        return Prepared(request, (), checks.limit_of(request, 0, self._served.ctx))
 
     @asynccontextmanager
     async def open(
@@ -111,10 +109,10 @@ class RemoteRuntime:
         """Ask the server; see `base.Runtime.open`. A slot in use is the caller's defect."""
         self._check_alive()
         checks.check_request(prepared.request)
-        checks.check_place(prepared, use, slots=self._key.options.slots, ctx=self._ctx)
+        checks.check_place(prepared, use, slots=self._key.options.slots, ctx=self._served.ctx)
         if use.slot in self._streams:
             raise fail("internal", "Two streams were given one slot.")
-        stream = self._streams[use.slot] = Stream(self._place, self._model, prepared, use.slot)
+        stream = self._streams[use.slot] = Stream(self._served, self.died, prepared, use.slot)
         try:
             async with aclosing(stream.events()) as events:
                 yield events
@@ -129,6 +127,10 @@ class RemoteRuntime:
 
     async def stop(self, grace_s: float) -> None:
         """Ask nothing more; the server is not ours to end. Idempotent."""
+        self.end()
+
+    def end(self) -> None:
+        """Ask nothing more, and end what has been asked."""
         self.died.set()
         for stream in self._streams.values():
             stream.stop()
@@ -152,8 +154,11 @@ def _place(card: Remote) -> Place:
     return Place("", port, read_key(card), url.hostname or "", tls, base)
 
 
-async def _found(place: Place, card: Remote, manifest: Manifest) -> str:
-    """Choose the model: the card's, one called as here, the only one; raises `load_failed`."""
+async def found_model(place: Place, wanted: str, own: str) -> str:
+    """Choose a server's model: the one wanted, one called as here, the only one.
+
+    Raises `load_failed`.
+    """
     try:
         status, data = await llama_http.call(place, "GET", "/v1/models", timeout_s=PROBE_TIMEOUT_S)
     except Lost as lost:
@@ -166,10 +171,10 @@ async def _found(place: Place, card: Remote, manifest: Manifest) -> str:
         names = [one.id for one in msgspec.json.decode(data, type=_Models).data]
     except msgspec.DecodeError:
         raise fail("load_failed", "The server does not list its models as OpenAI does.") from None
-    for name in (card.model, manifest.id):
+    for name in (wanted, own):
         if name in names:
             return name
-    if card.model or len(names) != 1:
-        wanted = card.model or manifest.id
-        raise fail("load_failed", f"The server has {len(names)} models, and none is {wanted!r}.")
+    if wanted or len(names) != 1:
+        missing = wanted or own
+        raise fail("load_failed", f"The server has {len(names)} models, and none is {missing!r}.")
     return names[0]

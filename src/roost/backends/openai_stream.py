@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,15 +27,29 @@ class _Refused(Exception):  # noqa: N818 - the server lives and says no
         self.failure = failure
 
 
-class Stream:
-    """One answer; `drop` in the end, whatever happens."""
+class Served(NamedTuple):
+    """A model of a server: where, its name there, and the most tokens that it takes.
 
-    def __init__(self, place: Place, model: str, prepared: Prepared, slot: int) -> None:
-        self._path, body = body_of(model, prepared.request)
+    `notice_s` is how long it may take until the end of a server of our own is known here, 0 for one
+    that is somebody else's.
+    """
+
+    place: Place
+    model: str
+    ctx: int
+    notice_s: float = 0.0
+
+
+class Stream:
+    """One answer; `drop` in the end, whatever happens. `died` is its runtime's."""
+
+    def __init__(self, served: Served, died: asyncio.Event, prepared: Prepared, slot: int) -> None:
+        self._notice_s = served.notice_s
+        self._died = died
+        self._path, body = body_of(served.model, prepared.request)
         self._body = msgspec.json.encode(body)
         self._answer = Answer(slot, prepared.limit, prepared.request)
-        self._exchange = Exchange(place)
-        self._stopped = False
+        self._exchange = Exchange(served.place)
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of the contract; whatever breaks becomes the last of them."""
@@ -45,7 +62,7 @@ class Stream:
                         return
             ended = self._answer.on_end()
         except Lost as lost:
-            ended = self._answer.on_failure(self._blame(lost))
+            ended = self._answer.on_failure(await self._blame(lost))
         except _Refused as refused:
             ended = self._answer.on_failure(refused.failure)
         for event in ended:
@@ -53,7 +70,6 @@ class Stream:
 
     def stop(self) -> None:
         """End the answer because the runtime ends."""
-        self._stopped = True
         self._exchange.drop()
 
     def drop(self) -> None:
@@ -73,8 +89,13 @@ class Stream:
                         raise _Refused(item)
                     yield item.data
 
-    def _blame(self, lost: Lost) -> Failure:
-        if self._stopped:
+    async def _blame(self, lost: Lost) -> Failure:
+        """Say why something broke; a connection breaks before the end of its server is known."""
+        if self._notice_s:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._notice_s):
+                    await self._died.wait()
+        if self._died.is_set():
             return Failure("runtime_died", "The runtime has ended.")
         return Failure("runtime_error", f"The server could not complete the answer: {lost}.")
 

@@ -50,8 +50,25 @@ def _openai_http(_llama_server_path: str) -> Backend:
     return OpenaiHttp()
 
 
+def _vllm(_llama_server_path: str) -> Backend:
+    from roost.backends.vllm import Vllm
+
+    return Vllm()
+
+
+def _omlx(_llama_server_path: str) -> Backend:
+    from roost.backends.omlx import Omlx
+
+    return Omlx()
+
+
 def _own(_llama_server_path: str) -> Found:
     return Found(usable=True, version=f"roost {__version__}")
+
+
+def _cards(_llama_server_path: str) -> Found:
+    # Where it is, each card says for itself; whether it is there, its load.
+    return Found(usable=True, version="the one that a card names")
 
 
 class _Entry(NamedTuple):
@@ -100,6 +117,8 @@ _ENTRIES: dict[str, _Entry] = {
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
     "command": _Entry(_command, _own, ("command",), {"cpu": 1}),
     "command_once": _Entry(_command_once, _own, ("command_once",), {"cpu": 1}),
+    "vllm": _Entry(_vllm, _cards, ("vllm",), {"cpu": 1}, ("linux",)),
+    "omlx": _Entry(_omlx, _cards, ("omlx",), {"cpu": 1}, ("darwin",)),
     "openai_http": _Entry(_openai_http, _own, ("openai_http",), {"cpu": 1}, external=True),
     **_hosted("roost.backends.transformers", ("safetensors",), _TRANSFORMERS),
     **_hosted("roost.backends.onnx_genai", ("onnx",), _ONNX),

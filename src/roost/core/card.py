@@ -21,7 +21,7 @@ import msgspec
 from roost.errors import fail
 
 CARD_MAX_BYTES = 64 * 1024
-CARDS = ("command", "command_once", "openai_http")
+CARDS = ("command", "command_once", "omlx", "openai_http", "vllm")
 """What `backend` may say: the formats of models that are cards."""
 
 Asked = Literal[
@@ -36,11 +36,23 @@ Asked = Literal[
 ]
 """What a client may ask for and a program may be told."""
 
+VLLM_RESERVED = (
+    *("--model", "--host", "--port", "--served-model-name"),
+    *("--api-key", "--uds", "--root-path", "--ssl-keyfile", "--ssl-certfile"),
+)
+OMLX_RESERVED = (
+    *("--model-dir", "--host", "--port", "--base-path", "--api-key"),
+    *("--hot-cache-max-size", "--paged-ssd-cache-dir", "--paged-ssd-cache-max-size"),
+)
+"""What roost tells a server of its own about where it is, who may ask it and what it keeps."""
+
+_HOST = re.compile(r"[A-Za-z0-9._:-]+|\[[0-9A-Fa-f:.]+\]")
 _URL = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(/[A-Za-z0-9._~/-]*)?")
 _Ctx: TypeAlias = Annotated[int, msgspec.Meta(ge=2, le=100_000_000)]
 _Path: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(/.*)?$")]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 _Bytes: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**30)]
+_Size: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,5}(MB|GB|TB))$")]
 _Mark: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
@@ -119,7 +131,46 @@ class Remote(
     ca_file: _Path = ""
 
 
-Card: TypeAlias = Runner | Once | Remote
+class Vllm(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="vllm"
+):
+    """A folder of weights at `path` that a vLLM of roost's own serves, or one at `host`:`port`.
+
+    `executable` is its Python, or its `vllm`, "" for what is installed beside roost; `args` are
+    more words for it. `prefix_caching` off is told to it, on as well where it knows the word. The
+    other fields are those of `Remote`, and only for a server that is somebody else's.
+    """
+
+    ctx: _Ctx
+    path: _Path = ""
+    executable: _Path = ""
+    args: tuple[str, ...] = ()
+    prefix_caching: Literal["auto", "on", "off"] = "auto"
+    health_timeout_s: _Seconds = 300.0
+    host: str = ""
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 8000
+    model: str = ""
+    key_file: _Path = ""
+
+
+class Omlx(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="omlx"
+):
+    """A folder of weights at `path` that an oMLX of roost's own serves; see `Vllm`.
+
+    `hot_cache` and `ssd_cache` are the most that it keeps of prefixes, in memory and on disk.
+    """
+
+    ctx: _Ctx
+    path: Annotated[str, msgspec.Meta(pattern=r"^/.+$")]
+    executable: _Path = ""
+    args: tuple[str, ...] = ()
+    hot_cache: _Size = "0"
+    ssd_cache: _Size = "4GB"
+    health_timeout_s: _Seconds = 900.0
+
+
+Card: TypeAlias = Runner | Once | Remote | Vllm | Omlx
 
 
 def is_card(head: bytes) -> bool:
@@ -137,6 +188,10 @@ def read_card(data: bytes) -> Card:
         raise fail("bad_request", f"The card is wrong: {error}.") from None
     if wrong := _wrong(card):
         raise fail("bad_request", f"The card is wrong: {wrong}.")
+    if isinstance(card, Vllm) and card.host:
+        # One that is somebody else's is a server like any other.
+        url = f"http://{card.host}:{card.port}"
+        card = Remote(url, card.ctx, card.model, card.key_file)
     return card
 
 
@@ -144,6 +199,10 @@ def _wrong(card: Card) -> str:
     """Say what no type can say of a card, "" where nothing is wrong."""
     if isinstance(card, Remote) and not _URL.fullmatch(card.url):
         return "url is http://HOST[:PORT][/PATH] or https://…"
+    if isinstance(card, Vllm):
+        return _wrong_vllm(card)
+    if isinstance(card, Omlx):
+        return _reserved_in(card.args, OMLX_RESERVED)
     if isinstance(card, Once):
         if not any("{max_tokens}" in word for word in card.argv):
             return "argv needs {max_tokens}, since a program has to keep to the limit of a request"
@@ -152,4 +211,27 @@ def _wrong(card: Card) -> str:
         for mark in (card.output.prompt_tokens, card.output.completion_tokens):
             if mark and (mark.count("{count}") != 1 or mark.startswith("{count}")):
                 return "a count is a text with one {count} in it, and not at its beginning"
+    return ""
+
+
+def _wrong_vllm(card: Vllm) -> str:
+    if bool(card.path) == bool(card.host):
+        return "a vLLM has either a path, for one of roost's own, or a host"
+    if card.host:
+        if card.args or card.executable or card.prefix_caching != "auto":
+            return "args, executable and prefix_caching are for a vLLM of roost's own"
+        return "" if _HOST.fullmatch(card.host) else "host is a name or an address"
+    if card.model or card.key_file:
+        return "model and key_file are for a vLLM that is somebody else's"
+    return _reserved_in(card.args, VLLM_RESERVED)
+
+
+def _reserved_in(args: tuple[str, ...], reserved: tuple[str, ...]) -> str:
+    """Look for words that roost says itself, also in the short and the other ways to write them."""
+    for word in args:
+        name = word.partition("=")[0].replace("_", "-")
+        for one in reserved:
+            # Python's parsers take the beginning of a flag for the whole of it.
+            if name == one or (len(name) > 2 and one.startswith(name)):
+                return f"args may not have {one}, which roost sets"
     return ""

@@ -102,7 +102,7 @@ def _of_node(node: NodeView) -> Iterator[tuple[str, Verdict]]:
     for name in ("runtime.pd.prefill", "runtime.pd.decode", "runtime.pd.handoff"):
         yield name, ("unsupported", "prefill and decode are one request here")
     yield "runtime.experts.residency", ("unsupported", "no backend here keeps experts apart")
-    yield "api.chat.omlx_options", ("unsupported", "there is no oMLX backend")
+    yield "api.chat.omlx_options", ("unsupported", "what only oMLX understands is not passed on")
 
 
 def _managed(node: NodeView) -> Verdict:

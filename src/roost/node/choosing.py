@@ -46,6 +46,8 @@ class Chooser:
         self._log = log
         self._spoilt: dict[tuple[ModelId, str], dict[str, str]] = {}
         self._said: dict[ModelId, Choice] = {}
+        # Kept, because some know what they have started.
+        self._made: dict[str, Backend] = {}
 
     def choice(self, model: Manifest) -> Choice:
         """Choose for this model, as things are now."""
@@ -58,7 +60,10 @@ class Chooser:
         self._say(choice)
         if not choice.backend:
             raise fail("load_failed", choice.reason)
-        return self._make(choice.backend)
+        made = self._made.get(choice.backend)
+        if made is None:
+            made = self._made[choice.backend] = self._make(choice.backend)
+        return made
 
     def on_failed(self, model: Manifest, backend: str, failure: Failure) -> bool:
         """Remember why a load failed, where another backend can take its place."""

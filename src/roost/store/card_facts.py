@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.core.card import Card, Remote, Runner
+from roost.core.card import Card, Omlx, Remote, Runner, Vllm
 from roost.store.vocabulary import Facts
 
 ASKED = ("chat", "completion")
@@ -10,10 +10,11 @@ ASKED = ("chat", "completion")
 
 def facts_of(card: Card) -> Facts:
     """Take the facts from a card; one without a template is for completions alone."""
-    if isinstance(card, Remote):
+    if isinstance(card, (Remote, Vllm, Omlx)):
         # A server renders its own template, which nobody here ever sees.
-        ctx = card.ctx
-        return Facts("", "openai_http", ctx_train=ctx, chat_template="", tasks=ASKED, remote=True)
+        remote = isinstance(card, Remote)
+        format_ = "vllm" if isinstance(card, Vllm) else "openai_http" if remote else "omlx"
+        return Facts("", format_, ctx_train=card.ctx, chat_template="", tasks=ASKED, remote=remote)
     return Facts(
         format="command" if isinstance(card, Runner) else "command_once",
         ctx_train=card.ctx,
