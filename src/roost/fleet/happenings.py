@@ -30,7 +30,7 @@ SHOWN = frozenset(
         *("operated", "order_sent", "states_changed", "model_wanted", "request_retried"),
         *("request_cut", "request_replayed", "request_shed", "stream_slow_client"),
         *("stream_buffer_high", "runtime_loading", "runtime_ready", "runtime_failed"),
-        *("runtime_gone", "runtime_odd", "memory_pressure", "transcript_lost"),
+        *("runtime_gone", "runtime_odd", "fleet_odd", "memory_pressure", "transcript_lost"),
         *("transcripts_degraded", "conversation_moved", "compaction_failure"),
         *("heartbeat_refused", "worker_joined", "worker_left", "worker_unreachable"),
     }

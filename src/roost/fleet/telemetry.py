@@ -53,7 +53,8 @@ class RowView(msgspec.Struct, frozen=True):
 
     `started_ms` is wall time. The rate of a prefill counts only tokens that were computed.
     `phase_seconds` is since when it is in its state. `doing` says the same of one that runs in
-    words: its place in the queue, how far a load or its prompt has come.
+    words: its place in the queue, how far a load or its prompt has come. `cache_miss` says why
+    its past was computed again, "" where it was not.
     """
 
     id: RequestId
@@ -71,6 +72,7 @@ class RowView(msgspec.Struct, frozen=True):
     tenant: TenantId = TenantId("")
     phase_seconds: float = 0.0
     doing: str = ""
+    cache_miss: str = ""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -99,6 +101,7 @@ class _Row:
     held_s: float | None = None
     text_s: float | None = None
     reason: str = ""
+    missed: str = ""
     ended_s: float | None = None
     ending: Ended | None = None
 
@@ -133,10 +136,13 @@ class Telemetry:
         name = str(model)[:MODEL_CHARS_MAX]
         self._running[request] = _Row(request, tenant, name, now, unix_ms, shown, now)
 
-    def on_started(self, request: RequestId, node: NodeId, now: float) -> None:
-        """It holds a slot; after a loss of its runtime it may do so again."""
+    def on_started(self, request: RequestId, node: NodeId, now: float, missed: str = "") -> None:
+        """It holds a slot; after a loss of its runtime it may do so again.
+
+        `missed` says why its past was not there, "" where it was.
+        """
         row = self._running[request]
-        row.node, row.held_s = node, now
+        row.node, row.held_s, row.missed = node, now, missed
         if row.state == "waiting":
             row.state, row.since_s = "prefill", now
 
@@ -232,6 +238,7 @@ def _view(row: _Row, now: float, spent: Usage | None, doing: str) -> RowView:
         row.tenant,
         round(now - row.since_s, 3),
         doing if ending is None else "",
+        row.missed,
     )
 
 

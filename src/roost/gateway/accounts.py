@@ -28,6 +28,7 @@ def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
     metrics("roost_completion_tokens_total").inc(spent.completion_tokens)
     if turn.first_text_s is not None:
         metrics("roost_ttft_seconds").observe(turn.first_text_s - turn.arrived_s)
+    missed = {"cache_miss": turn.missed} if turn.missed else {}
     log.info(
         "request_done",
         request=turn.terms.request_id,
@@ -39,4 +40,5 @@ def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
         cached_tokens=spent.cached_tokens,
         completion_tokens=spent.completion_tokens,
         seconds=round(now - turn.arrived_s, 3),
+        **missed,
     )

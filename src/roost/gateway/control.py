@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost import __version__
-from roost.fleet.hints import runtime_hints
 from roost.fleet.memory_views import MemoryView, memory_of
 from roost.fleet.promises import promises_of
 from roost.fleet.runtime_views import RuntimeLine, backend_samples, runtime_lines
@@ -87,6 +86,8 @@ class Control:
         seen = [one.observed_at_unix_ms for one in memory if one.observed_at_unix_ms is not None]
         # A tenant sees its own requests; of others' it does not even learn that they exist.
         tenant = None if call.role == ADMIN else call.tenant
+        # First, so that what it finds is among the events.
+        odd = mind.watch.hints(mind.now_s)
         spent = {request: turn.spent for request, turn in mind.turns.items()}
         doing = {request: turn.relay.state for request, turn in mind.turns.items()}
         live = [turn.terms.tenant for turn in mind.turns.values()]
@@ -100,7 +101,7 @@ class Control:
             "role": call.role,
             "queue": by_tenant(mind.coordinator.queue(mind.now_s), live, tenant),
             "events": mind.happenings.rows(everything=tenant is None),
-            "anomalies": list(runtime_hints(nodes)),
+            "anomalies": odd,
             "backends": list(backend_samples(runtime_lines(nodes))),
             "memory": memory,
             "backend_observed_at_ms": max(seen, default=None),

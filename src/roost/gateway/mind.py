@@ -22,6 +22,7 @@ from roost.gateway import accounts, perform
 from roost.gateway.alarm import Alarm
 from roost.gateway.chronicle import Chronicle
 from roost.gateway.limiter import Limiter, LimiterSettings
+from roost.gateway.watch import Watch
 
 if TYPE_CHECKING:
     from roost.core.events import Finished, Started
@@ -60,6 +61,7 @@ class Mind:
         self.metrics = metrics
         self.happenings = Happenings()
         self.log = Chronicle(log, self.happenings)
+        self.watch = Watch(coordinator.fleet, metrics, self.log)
         self._abilities = Abilities()
         self.links: dict[NodeId, NodeLink] = {}
         self.turns: dict[RequestId, Turn] = {}
@@ -147,7 +149,9 @@ class Mind:
         """The current attempt holds a slot."""
         request = turn.terms.request_id
         if turn.dispatch is not None:
-            self.telemetry.on_started(request, turn.dispatch.node, self.now_s)
+            miss = self.watch.on_started(turn, event)
+            turn.missed = "" if miss is None else miss.text
+            self.telemetry.on_started(request, turn.dispatch.node, self.now_s, turn.missed)
         self._feed(self.coordinator.on_started(request, turn.attempt, event, self.now_s))
 
     def first_token(self, turn: Turn) -> None:
@@ -224,6 +228,7 @@ class Mind:
             self.log.warning("runtime_odd", node=link.node, model=model, kind=kind, begins=begins)
         for event, level, facts in link.report_news.news(message.status):
             self.log.keep(level, event, {"node": link.node, **facts})
+        self.watch.on_report(now)
         self._abilities.on_report(link.node, message.status)
         self._feed(self.coordinator.on_node_status(link.node, message.seq, message.status, now))
         if link.node in self._awaited:

@@ -174,6 +174,11 @@ class NodeLink:
         life = self._life
         return Fence(dispatch.request, Epoch(life.generation, dispatch.epoch, life.gateway))
 
+    @property
+    def streams(self) -> int:
+        """How many streams the node has not let go of."""
+        return len(self._tickets)
+
     def credit(self, request: RequestId, attempt: int, messages: int) -> None:
         """Let the node send more of an attempt."""
         stream = self._streams.get((request, attempt))

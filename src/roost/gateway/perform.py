@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from roost.core.ids import NodeId, RequestId
     from roost.gateway.node_link import NodeLink
     from roost.gateway.turn import Turn
+    from roost.gateway.watch import Watch
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
 
@@ -40,6 +41,16 @@ class Office(Protocol):
     @property
     def metrics(self) -> Metrics:
         """Where counts go."""
+        ...
+
+    @property
+    def watch(self) -> Watch:
+        """Who looks for what is odd."""
+        ...
+
+    @property
+    def now_s(self) -> float:
+        """The monotonic clock, seconds."""
         ...
 
     @property
@@ -82,7 +93,9 @@ def _dispatch(office: Office, effect: Dispatch) -> None:
         runner_up=effect.runner_up,
     )
     turn.on_dispatch(effect)
-    office.links[effect.node].open(turn, effect)
+    link = office.links[effect.node]
+    office.watch.on_dispatch(turn, effect, link.streams, office.now_s)
+    link.open(turn, effect)
 
 
 def _withdraw(office: Office, effect: Withdraw) -> None:

@@ -135,6 +135,7 @@ class Turn:
         self.finished: Finished | None = None
         self.ended_by: Failure | None = None
         self.replays = 0
+        self.missed = ""
         self._spoke = False
         self.spent = Usage()
         self.arrived_s = self._loop.time()

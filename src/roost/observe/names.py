@@ -127,6 +127,18 @@ METRICS: tuple[Metric, ...] = (
         ("node", "model", "kind"),
         "1 while something is odd: slow_decode, slow_prefill, memory_growth.",
     ),
+    Metric(
+        "roost_fleet_anomaly",
+        "gauge",
+        ("model", "kind"),
+        "1 while something is odd about the whole: uneven_picks, low_cache.",
+    ),
+    Metric(
+        "roost_cache_misses_total",
+        "counter",
+        ("why",),
+        "Turns whose past was computed again: diverged, evicted, moved, lost, unknown.",
+    ),
     Metric("roost_stream_held_messages", "gauge", (), "Wait in all streams for their clients."),
     Metric(
         "roost_stream_fullest_ratio", "gauge", (), "Of its buffer, in the stream that holds most."
@@ -251,6 +263,7 @@ EVENTS: dict[str, str] = {
     "runtime_ready": "A runtime is ready.",
     "runtime_failed": "A runtime could not be started.",
     "runtime_odd": "A runtime answers at another pace than it did, or grows; or does so no more.",
+    "fleet_odd": "A node is passed over, or pasts are computed again; why; or so no more.",
     "runtime_gone": "A runtime has ended.",
     "heartbeat_heard": "A coordinator of system 1 has taken this worker's heartbeat.",
     "heartbeat_unheard": "A coordinator refused this worker's heartbeat, or is not there.",

@@ -24,7 +24,7 @@ from roost.core.snapshots import (
 )
 from roost.errors import fail
 from roost.fleet.happenings import Happenings
-from roost.fleet.hints import runtime_hints
+from roost.fleet.hints import Hints
 from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
 from roost.fleet.tenant_views import by_tenant
 from roost.fleet.views import NodeView, QueueView
@@ -118,6 +118,7 @@ class DemoFleet:
         self._calls: list[_Call] = []
         self._telemetry = Telemetry(TelemetrySettings(recent=24))
         self._happenings = Happenings()
+        self._hints = Hints()
         self._next_s, self._mishap_s = now, now + LEAVES_S / 4
         for node in self._nodes:
             self._tell("node_joined", "info", node=node.id)
@@ -152,6 +153,7 @@ class DemoFleet:
         nodes, live = [self._view(node) for node in self._nodes], self._calls
         spent = {one.id: Usage(int(one.done), 0, int(one.said)) for one in live}
         line = tuple(self._line())
+        self._hints.on_look(nodes, self._now, self._unix_ms)
         observed = {
             "observed_at_ms": self._unix_ms,
             "uptime_seconds": self._now - self._born_s,
@@ -160,7 +162,7 @@ class DemoFleet:
             "requests": self._telemetry.rows(None, self._now, spent, self._doing()),
             "queue": by_tenant(line, [one.tenant for one in live], None),
             "events": self._happenings.rows(everything=True),
-            "anomalies": list(runtime_hints(nodes)),
+            "anomalies": self._hints.hints(),
         }
         said = {"observability": observed, "fleet": {"nodes": nodes}}
         return msgspec.convert(msgspec.to_builtins(said), dict[str, object])

@@ -100,6 +100,7 @@ class Row(msgspec.Struct, frozen=True):
     output_tokens: int | None = None
     first_output_seconds: float | None = None
     decode_tokens_per_second: float | None = None
+    cache_miss: str = ""
 
     @property
     def is_live(self) -> bool:
@@ -143,6 +144,7 @@ class Hint(msgspec.Struct, frozen=True):
     text: str = ""
     node: str | None = None
     model: str | None = None
+    since_ms: int = 0
 
 
 class Totals(msgspec.Struct, frozen=True):

@@ -277,6 +277,7 @@ REQUESTS = (
     Column("TOK/S", 6, 5, 6, right=True),
     Column("PROMPT", 9, 6, 12, right=True),
     Column("FIRST", 10, 5, 6, right=True),
+    Column("CACHE", 11, 8, 40),
 )
 
 
@@ -306,6 +307,7 @@ def _row(row: Row) -> Iterator[Cell]:
     cached = f"({count(row.cached_tokens)})" if row.cached_tokens else ""
     yield Cell(f"{count(row.prompt_tokens)}{cached}", ended)
     yield Cell(duration(row.first_output_seconds), ended)
+    yield Cell(row.cache_miss, ended or "warn")
 
 
 def _pace(row: Row) -> float | None:
