@@ -18,7 +18,9 @@ from roost.bench.experiments.record import Record, read, written
 from roost.bench.experiments.telling import About, Bars, Lines, Verdict, left_over, points, verdict
 from roost.bench.load.curves import Curve
 from roost.bench.load.environment import environment
+from tests.source import ROOT
 
+STORED = ROOT / "docs" / "experiments"
 ABOUT = About(
     name="E1",
     title="A title",
@@ -93,7 +95,7 @@ def test_a_page_says_what_was_asked_seen_and_judged() -> None:
     """Points become lines, tables are kept, and where it ran is told."""
     text = page(told(1.0, 2.0))
     for part in (
-        "# E1 A title\n\nIs it so?\n\n**Accepted: all 1 claims held.**",
+        "# E1 A title\n\nIs it so?\n\n**Accepted: all 1 claims held.**\n",
         "- Do this.\n- Then that.\n",
         "```\nmake experiments ONLY=E1\n```",
         "```text\na table\n```",
@@ -112,7 +114,7 @@ def test_a_page_says_what_was_asked_seen_and_judged() -> None:
 def test_a_claim_that_did_not_hold_is_in_the_first_lines() -> None:
     """Negative results are results."""
     text = page(told(9.0))
-    assert "**Not accepted: 1 of 1 claims did not hold (worst: 9 (at most 2)).**" in text
+    assert "**Not accepted: 1 of 1 claims did not hold.** worst: 9 (at most 2)\n" in text
     assert "| **missed** | worst | 9 (at most 2) |" in text
 
 
@@ -196,3 +198,11 @@ def test_names_are_those_of_their_pages() -> None:
         assert all(points(text) for text in (about.question, about.method, about.accept))
         assert all(points(text) for text in (about.shows, about.hides))
         assert one.planned
+
+
+def test_stored_pages_are_what_their_records_say() -> None:
+    """`python -m roost.bench.experiments --pages` writes them anew; nothing else may."""
+    every = verb.told_all(STORED)
+    assert every
+    stored = {p.name: p.read_text("utf-8") for p in STORED.iterdir() if p.is_file()}
+    assert stored == verb.pages(every)

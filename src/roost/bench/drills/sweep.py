@@ -31,12 +31,14 @@ FLAGS = ("--slots", str(LIMIT), "--queue-length", "2000", "--queue-wait-s", "300
 class Setup(msgspec.Struct, frozen=True):
     """Rates as shares of the capacity, how long each is offered, and how often, in seconds.
 
-    `measured_s` is for finding the capacity of a real model; a scripted one's is known.
+    `measured_s` is for finding the capacity of a real model; a scripted one's is known, as its
+    pieces come `gap_ms` apart.
     """
 
     shares: tuple[float, ...] = SHARES
     level_s: float = 8.0
     measured_s: float = 10.0
+    gap_ms: float = GAP_MS
 
 
 SHORT = Setup(SHORT_SHARES, 1.0, 3.0)
@@ -105,7 +107,7 @@ async def swept(stage: Stage, setup: Setup, count: int) -> Swept:
     for server in (*on, *off):
         await server.serves()
     gateways = [await _before(stage, on, LIMIT), await _before(stage, off, OFF)]
-    capacity = count * LIMIT * 1000 / (PIECES * GAP_MS)
+    capacity = count * LIMIT * 1000 / (PIECES * setup.gap_ms)
     if stage.real:
         capacity = await _measured(stage, gateways[0], setup)
     levels = []
@@ -137,21 +139,25 @@ async def _before(stage: Stage, servers: Sequence[Running], limit: int) -> Runni
 async def _measured(stage: Stage, gateway: Running, setup: Setup) -> float:
     """Measure what a closed loop of as many clients as places gets through, per second."""
     dice = random.Random(2)
-    # The first ones load the model, on both sides of the sweep.
-    await closed_loop(lambda _n: _chat(stage, gateway, dice), LIMIT, 0.1)
-    answers = await closed_loop(lambda _n: _chat(stage, gateway, dice), LIMIT, setup.measured_s)
+
+    def chat(_number: int) -> Chat:
+        return _chat(stage, gateway, dice, setup.gap_ms)
+
+    # The first ones load the model.
+    await closed_loop(chat, LIMIT, 0.1)
+    answers = await closed_loop(chat, LIMIT, setup.measured_s)
     return len(answers) / (max(a.ended_s for a in answers) - min(a.due_s for a in answers))
 
 
 async def _run(stage: Stage, gateway: Running, rate: float, setup: Setup) -> list[Answer]:
     dice = random.Random(round(1000 * rate))
     seconds = max(setup.level_s, LEAST / rate)
-    return await open_loop(lambda _n: _chat(stage, gateway, dice), rate, seconds)
+    return await open_loop(lambda _n: _chat(stage, gateway, dice, setup.gap_ms), rate, seconds)
 
 
-def _chat(stage: Stage, gateway: Running, dice: random.Random) -> Chat:
+def _chat(stage: Stage, gateway: Running, dice: random.Random, gap_ms: float) -> Chat:
     if not stage.real:
-        return Chat(gateway.port, stage.model, scripted(dice, PIECES, GAP_MS))
+        return Chat(gateway.port, stage.model, scripted(dice, PIECES, gap_ms))
     content = f"Story number {dice.getrandbits(32)}: "
     return Chat(gateway.port, stage.model, content, TOKENS, ignore_eos=True, timeout_s=300)
 

@@ -32,7 +32,7 @@ from roost.bench.experiments import (
     e17_batching,
 )
 from roost.bench.experiments.frame import THREADS, House, Playable
-from roost.bench.experiments.pages import Told, index, page, picture_name
+from roost.bench.experiments.pages import COMMAND, Told, index, page, picture_name
 from roost.bench.experiments.pictures import svg
 from roost.bench.experiments.record import Record, read, written
 from roost.bench.experiments.telling import left_over
@@ -77,7 +77,7 @@ async def played(experiment: Playable, house: House) -> Record:
     seen = await experiment.play(house)
     return Record(
         experiment=experiment.about.name,
-        command=" ".join(sys.argv[1:]),
+        command=f"{COMMAND}{experiment.about.name}",
         plan=experiment.planned,
         environment=environment.after(before),
         model=_named(house.real) if house.real and experiment.about.real else "",

@@ -8,7 +8,6 @@ import msgspec
 
 from roost.bench.drills.sweep import (
     FLAT,
-    GAP_MS,
     LIMIT,
     PIECES,
     TOKENS,
@@ -22,6 +21,8 @@ from roost.bench.experiments.frame import Experiment, House
 from roost.bench.experiments.telling import About, Lines, Verdict, verdict
 from roost.bench.load.curves import Curve
 
+GAP_MS = 50.0
+"""So slow that what other jobs on the machine add to a latency is a small part of it."""
 REAL_FLAT = 2.0
 """How far p99 of a real model may move: two answers beside each other are slower than one alone."""
 
@@ -50,8 +51,8 @@ The interval holds the true p99 in 95 of 100 runs, by its binomial ranks.""",
 With admission p99 stays within {FLAT:g} of the lowest rate's at every rate ({REAL_FLAT:g} for the
 real model); without, it grows with the rate.""",
     shows="""
-What who is served waits for with admission, below capacity and far above it, and what everybody
-waits for without: a backlog that grows as long as the rate is offered.
+How long those wait who are served: with admission about as long far above capacity as below it, and
+without it for a backlog that grows as long as the rate is offered.
 
 Whether three servers change more than the place of the knee.
 
@@ -72,7 +73,7 @@ upper end is the slowest, no bound.""",
 class Plan(msgspec.Struct, frozen=True):
     """What is swept with scripted servers and with the real model."""
 
-    scripted: Setup = Setup()
+    scripted: Setup = Setup(level_s=12.0, gap_ms=GAP_MS)
     real: Setup = Setup((0.4, 1.2, 2.5), 10.0, 6.0)
 
 

@@ -15,6 +15,7 @@ from roost.bench.load.curves import Curve
 from roost.bench.load.gates import seen as figure
 
 SLOTS = 8
+FLAGS = ("--queue-length", "64", "--max-in-flight-decodes-per-node", "0")
 NAMES = ("first", "second", "third")
 
 ABOUT = About(
@@ -24,8 +25,9 @@ ABOUT = About(
 What do 1, 2, 4 and 8 users at a time get, of one model and of three in turn, and what does a cold
 start add? How many processes does that make?""",
     method=f"""
-`roost serve` with {SLOTS} slots for each model. Users ask one after the other, each prompt is
-another one, and answers are as long as they may be, whatever the model would say.
+`roost serve` with {SLOTS} slots for each model and without a cap of decodes per node. Users ask one
+after the other, each prompt is another one, and answers are as long as they may be, whatever the
+model would say.
 
 First the very first requests of a server that was just started (cold), then each number of users on
 a warm one, then the same with three models in turn, which are the same weights in files of their
@@ -75,7 +77,7 @@ async def run(house: House, plan: Plan) -> Seen:
 
 async def _levels(stage: Stage, plan: Plan) -> Seen:
     others = tuple(stage.another("server", name) for name in NAMES[1:])
-    server = stage.serve("server", "--slots", str(SLOTS), "--queue-length", "64")
+    server = stage.serve("server", "--slots", str(SLOTS), *FLAGS)
     await server.serves()
     models = (stage.model, *others)
     cold = await level(server, models, 1, plan.cold, plan.seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from functools import partial
 from itertools import pairwise
 
@@ -11,15 +12,23 @@ import msgspec
 
 from roost.bench.drills.asking import Chat, ask, scripted
 from roost.bench.drills.report import Check, Report, at_most, table
-from roost.bench.drills.stage import Running, Stage
-from roost.bench.experiments.calls import call, view_with
+from roost.bench.drills.stage import Running, Stage, until
+from roost.bench.experiments.calls import call
 from roost.bench.experiments.frame import Experiment, House
 from roost.bench.experiments.telling import About, Bars, Verdict, verdict
 
 OTHER = "other"
 WAIT_S = 2.0
 CAPACITY = ("node_busy", "queue_timeout")
+THERE = ("loading", "ready", "stopping")
+"""States of a runtime that takes room; one that waits for room is shown as well."""
 PIECES, GAP_MS = 400, 20.0
+REAL_TOKENS = 800
+LOAD_S = 60.0
+ROOM = (
+    *("--max-runtimes", "1", "--slots", "1"),
+    *("--runtime-min-resident-s", "0", "--runtime-turn-s", "600"),
+)
 
 ABOUT = About(
     name="E14",
@@ -27,9 +36,9 @@ ABOUT = About(
     question="""
 A node may have one runtime at a time, and two models are asked for. Who makes room for whom?""",
     method=f"""
-`roost serve --max-runtimes 1`, where a request waits {WAIT_S:g} s for a place, and a model as long
-for room. One model is asked for, then the other one, then the first again: whoever is idle may go.
-Then a long answer of the first is running while the other one is asked for.
+`roost serve --max-runtimes 1`. One model is asked for, then the other one, then the first again:
+whoever is idle may go. Then, on a server where a request waits {WAIT_S:g} s for a place, a long
+answer of one is running while the other one is asked for.
 
 Once with the scripted backend, once with the real model and the same weights under another name.
 Loads are counted by the server's own log.""",
@@ -79,6 +88,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 class _Runtime(msgspec.Struct):
     model: str
+    state: str
 
 
 class _Node(msgspec.Struct):
@@ -97,24 +107,29 @@ async def run(house: House, plan: Plan) -> Seen:
 
 async def _turns(stage: Stage, count: int) -> Turns:
     other = stage.another("server", OTHER)
-    room = ("--max-runtimes", "1", *("--runtime-min-resident-s", "0", "--runtime-turn-s", "600"))
-    waits = ("--runtime-room-wait-s", str(WAIT_S), "--queue-wait-s", str(WAIT_S))
-    server = stage.serve("server", "--slots", "1", *room, *waits)
+    patient = stage.serve("server", *ROOM, "--queue-wait-s", "120")
+    await patient.serves()
+    acts = [await _act(patient, (stage.model, other)[n % 2]) for n in range(count)]
+    acts.append(await _act(patient, stage.model))
+    loads = patient.output.count("runtime_loading")
+    patient.process.send_signal(signal.SIGTERM)
+    await asyncio.to_thread(patient.process.wait, LOAD_S)
+    wait = str(WAIT_S)
+    server = stage.serve("server", *ROOM, "--queue-wait-s", wait, "--runtime-room-wait-s", wait)
     await server.serves()
-    acts = [await _act(server, (stage.model, other)[n % 2]) for n in range(count)]
-    acts.append(await _act(server, stage.model))
     async with asyncio.TaskGroup() as group:
         long = group.create_task(ask(_long(stage, server)))
-        await view_with(server, lambda told: told.running > 0, "the long answer has begun")
+        await until(lambda: "runtime_ready" in server.output or None, "it is loaded", LOAD_S)
         refused = await _act(server, other)
-    loads = server.output.count("runtime_loading")
     return Turns(tuple(acts), refused, long.result().end, loads)
 
 
 def _long(stage: Stage, server: Running) -> Chat:
     """An answer that takes longer than the other request is ready to wait."""
     if stage.real:
-        return Chat(server.port, stage.model, "Tell a story.", 600, ignore_eos=True, timeout_s=120)
+        return Chat(
+            server.port, stage.model, "A story.", REAL_TOKENS, ignore_eos=True, timeout_s=300
+        )
     return Chat(server.port, stage.model, scripted(random.Random(14), PIECES, GAP_MS))
 
 
@@ -123,7 +138,8 @@ async def _act(server: Running, model: str) -> Act:
     body = {"model": model, "messages": said, "max_tokens": 2}
     reply = await call(server.port, "/v1/chat/completions", body)
     view = msgspec.json.decode(await server.get("/roost/v1/fleet"), type=_Fleet)
-    resident = tuple(sorted(one.model for node in view.nodes for one in node.runtimes))
+    runtimes = (one for node in view.nodes for one in node.runtimes)
+    resident = tuple(sorted(one.model for one in runtimes if one.state in THERE))
     return Act(model, reply.status, reply.reason, reply.headers.get("retry-after", ""), resident)
 
 

@@ -45,7 +45,7 @@ def page(told: Told) -> str:
     )
     parts = (
         f"# {about.name} {about.title}\n\n",
-        f"{points(about.question)[0]}\n\n**{_outcome(told.verdict)}**\n",
+        f"{points(about.question)[0]}\n\n**{_outcome(told.verdict)}\n",
         *("\n" + picture for picture in pictures),
         _section("Method", _bullets(about.method)),
         _section("Accepted when", f"{points(about.accept)[0]}\n"),
@@ -70,7 +70,7 @@ def index(every: Sequence[Told], missing: Sequence[About]) -> str:
     for one in every:
         about = one.about
         link = f"[{about.name} {about.title}]({about.name}.md)"
-        parts.append(f"| {link} | {points(about.question)[0]} | {_outcome(one.verdict)} |\n")
+        parts.append(f"| {link} | {points(about.question)[0]} | {_short(one.verdict)} |\n")
     parts += (
         f"| {about.name} {about.title} | {points(about.question)[0]} | not run |\n"
         for about in missing
@@ -78,12 +78,17 @@ def index(every: Sequence[Told], missing: Sequence[About]) -> str:
     return "".join(parts)
 
 
-def _outcome(verdict: Verdict) -> str:
-    missed = verdict.missed
+def _short(verdict: Verdict) -> str:
+    missed, every = len(verdict.missed), len(verdict.checks)
     if not missed:
-        return f"Accepted: all {len(verdict.checks)} claims held."
-    lost = "; ".join(f"{check.claim}: {check.seen}" for check in missed)
-    return f"Not accepted: {len(missed)} of {len(verdict.checks)} claims did not hold ({lost})."
+        return f"Accepted: all {every} claims held."
+    return f"Not accepted: {missed} of {every} claims did not hold."
+
+
+def _outcome(verdict: Verdict) -> str:
+    """Say what came of it, and name what was missed."""
+    lost = "; ".join(f"{check.claim}: {check.seen}" for check in verdict.missed)
+    return f"{_short(verdict)}** {lost}" if lost else f"{_short(verdict)}**"
 
 
 def _section(title: str, text: str) -> str:
@@ -95,7 +100,7 @@ def _bullets(text: str) -> str:
 
 
 def _fenced(tables: Sequence[str]) -> str:
-    return "".join(f"```text\n{table}\n```\n" for table in tables)
+    return "```text\n" + "\n\n".join(tables) + "\n```\n"
 
 
 def _claims(verdict: Verdict) -> str:
