@@ -174,6 +174,16 @@ def test_a_backend_without_states_has_none_to_promise() -> None:
     assert found["runtime.state.tier.vram"][0] == "supported"
 
 
+@pytest.mark.parametrize(
+    ("kept", "status"), [(None, "supported"), (0, "unsupported"), (8, "supported")]
+)
+def test_a_backend_that_keeps_nothing_has_no_residency(kept: int | None, status: str) -> None:
+    """From one model on it has."""
+    one = msgspec.structs.replace(LLAMA, kept=kept)
+    about = msgspec.structs.replace(ABOUT, backends=(one,))
+    assert of_model(promises_of(node(about=about)))["runtime.model_residency"][0] == status
+
+
 @pytest.mark.parametrize("serves", ["plain_turns", "turns"])
 def test_a_worker_of_another_protocol_is_looked_after_elsewhere(serves: Scope) -> None:
     """Its model and its KV are its own, and what it does is known by its word alone."""

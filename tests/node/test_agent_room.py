@@ -10,6 +10,7 @@ from roost.core.snapshots import LoadView, RuntimeView
 from roost.errors import Failure
 from roost.node.effects import Load, Send, Unload
 from roost.node.ledger import RoomSettings
+from roost.node.stays import LINGER_S
 from roost.wire.messages import Refused
 from tests.node.kit import (
     ANSWER,
@@ -27,6 +28,7 @@ from tests.node.kit import (
 ROOM = RoomSettings(max_runtimes=1, min_resident_s=5.0, turn_s=20.0, wait_s=60.0)
 THIRD = ModelId("third")
 SECOND = RuntimeId("other#2")
+AGAIN = RuntimeId("m#2")
 
 
 def _node(room: RoomSettings = ROOM) -> Node:
@@ -247,3 +249,56 @@ def test_a_place_that_is_retained_can_be_had_again_once_it_is_free() -> None:
     node.loaded("third#3")
     node.gone("other#2")
     assert [e.model for e in node.open(4, model=OTHER) if isinstance(e, Load)] == [OTHER]
+
+
+def _hosted(kept: int, room: RoomSettings = ROOM) -> Node:
+    """Three models of one backend, which keeps so many of them."""
+    limits = msgspec.structs.replace(room, max_runtimes=0, kept={"hosted": kept})
+    settings = msgspec.structs.replace(SETTINGS, room=limits)
+    offers = (offer(), offer(OTHER), offer(THIRD))
+    return Node(settings, *(msgspec.structs.replace(one, backend="hosted") for one in offers))
+
+
+def test_a_backend_keeps_so_many_models() -> None:
+    """The idle one goes for the next; a model of another backend is not concerned."""
+    node = _hosted(1)
+    node.serve(1)
+    node.tick(10.0)
+    assert Unload(FIRST) in node.open(2, model=OTHER)
+    assert Load(OTHER, SECOND) in node.gone()
+    two = _hosted(2)
+    two.serve(1)
+    assert Load(OTHER, SECOND) in two.open(2, model=OTHER)
+
+
+def test_a_full_backend_names_its_setting() -> None:
+    """Whoever waits for too long is told which number to raise."""
+    node = _hosted(1)
+    node.run(1)
+    node.open(2, model=OTHER)
+    node.event(1, Delta("a"))
+    node.tick(ROOM.wait_s + 1.0)
+    (refused,) = [said for said in node.said(2) if isinstance(said, Refused)]
+    assert "`hosted_model_cache_size` (1)" in refused.failure.message
+    retained = _hosted(1, msgspec.structs.replace(ROOM, evict=False))
+    retained.serve(1)
+    retained.tick(10.0)
+    retained.open(2, model=OTHER)
+    (refused,) = [said for said in retained.said(2) if isinstance(said, Refused)]
+    assert "raise `hosted_model_cache_size` (1)" in refused.failure.message
+
+
+def test_what_is_not_kept_goes_with_its_last_answer() -> None:
+    """At once, however long its load took, and another one does not wait for that."""
+    node = _hosted(0, msgspec.structs.replace(ROOM, min_resident_s=60.0))
+    node.serve(1)
+    assert not any(isinstance(effect, Unload) for effect in node.all)
+    assert node.agent.status().runtimes[0].unload_in_s == LINGER_S
+    node.tick(LINGER_S)
+    assert Unload(FIRST) in node.all
+    node.gone()
+    node.run(2)
+    node.open(3, model=OTHER)
+    assert Unload(AGAIN) not in node.all
+    node.event(2, *ANSWER)
+    assert Unload(AGAIN) in node.closed(2)

@@ -19,6 +19,7 @@ from roost.node.ledger import Ledger, Room, RoomSettings
 
 MIN_RESIDENT_S = 5.0
 DEVICES = ("host", "cuda")
+BACKENDS = ("", "one", "many")
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Plain:
     name: RuntimeId
     need: int
     device: str
+    backend: str
     entered_s: float
     used_s: float
     ready_s: float | None = None
@@ -41,39 +43,48 @@ class Plain:
 class Books(RuleBasedStateMachine):
     """Whatever happens to runtimes in whatever order; sizes are small numbers."""
 
-    @initialize(most=st.sampled_from([0, 0, 3, 5]), max_bytes=st.sampled_from([0, 0, 40, 90]))
-    def begin(self, most: int, max_bytes: int) -> None:
+    @initialize(
+        most=st.sampled_from([0, 0, 3, 5]),
+        max_bytes=st.sampled_from([0, 0, 40, 90]),
+        kept=st.dictionaries(st.sampled_from(BACKENDS[1:]), st.integers(0, 8)),
+    )
+    def begin(self, most: int, max_bytes: int, kept: dict[str, int]) -> None:
         """An empty node."""
-        self.most, self.max_bytes = most, max_bytes
-        self.ledger = Ledger(RoomSettings(most, max_bytes, MIN_RESIDENT_S))
+        self.most, self.max_bytes, self.kept = most, max_bytes, kept
+        self.ledger = Ledger(RoomSettings(most, max_bytes, MIN_RESIDENT_S, kept=kept))
         self.plain: list[Plain] = []
         self.budgets: dict[str, int] = {}
         self.now, self.born = 0.0, 0
 
-    @rule(need=st.integers(0, 40), device=st.sampled_from(DEVICES))
-    def load(self, need: int, device: str) -> None:
+    @rule(need=st.integers(0, 40), device=st.sampled_from(DEVICES), of=st.sampled_from(BACKENDS))
+    def load(self, need: int, device: str, of: str) -> None:
         """One more is wanted: it begins if there is room, and otherwise somebody may go."""
         pinned = {one.name for one in self.plain if one.busy}
-        room = self.ledger.room(need, pinned, self.now, device)
-        self.is_right(room, need, device)
+        room = self.ledger.room(need, pinned, self.now, device, of)
+        self.is_right(room, (need, device, of))
         if room == Room():
             self.born += 1
             name = RuntimeId(f"r{self.born}")
-            self.ledger.enter(name, need, self.now, device)
-            self.plain.append(Plain(name, need, device, self.now, self.now))
+            self.ledger.enter(name, need, self.now, device, of)
+            self.plain.append(Plain(name, need, device, of, self.now, self.now))
         elif room.why == "":
             for name in room.evict:
                 self.ledger.leaving(name)
                 self.named(name).leaving = True
 
-    @rule(need=st.integers(1, 15), device=st.sampled_from(DEVICES), later_s=st.floats(0, 20))
-    def arrive(self, need: int, device: str, later_s: float) -> None:
+    @rule(
+        need=st.integers(1, 15),
+        device=st.sampled_from(DEVICES),
+        of=st.sampled_from(BACKENDS),
+        later_s=st.floats(0, 20),
+    )
+    def arrive(self, need: int, device: str, of: str, later_s: float) -> None:
         """One is loaded, and soon old enough to go."""
         before = len(self.plain)
-        self.load(need, device)
+        self.load(need, device, of)
         for one in self.plain[before:]:
             one.ready_s = one.used_s = self.now
-            one.may_go_s = self.now + MIN_RESIDENT_S
+            one.may_go_s = self.now + (0.0 if self.is_brief(one) else MIN_RESIDENT_S)
             self.ledger.settled(one.name, self.now)
         self.now += later_s
 
@@ -93,36 +104,46 @@ class Books(RuleBasedStateMachine):
             left -= first.need
         assert list(going) == expected
 
-    def is_right(self, room: Room, need: int, device: str) -> None:
+    def is_brief(self, one: Plain) -> bool:
+        """Whether it goes as soon as nobody uses it; the ledger says the same."""
+        brief = one.backend in self.kept and self.kept[one.backend] == 0
+        assert self.ledger.is_brief(one.name) == brief
+        return brief
+
+    def is_right(self, room: Room, need: tuple[int, str, str]) -> None:
         """Hold what the ledger says against every set that could go."""
         staying = [one for one in self.plain if not one.leaving]
         free = [one for one in staying if one.ready_s is not None and not one.busy]
         free = [one for one in free if not one.pinned]
-        if self.fits(self.plain, need, device):
+        if self.fits(self.plain, need):
             assert room == Room()
-        elif not self.fits([], need, device):
+        elif not self.fits([], need):
             assert room.why == "too_large"
-        elif self.fits(staying, need, device):
+        elif self.fits(staying, need):
             assert room.why == "leaving"
-        elif not self.fits([one for one in staying if one not in free], need, device):
+        elif not self.fits([one for one in staying if one not in free], need):
             assert room == Room("busy")
         else:
             gone = [self.named(name) for name in room.evict]
             assert all(one in free for one in gone)
             left = [one for one in staying if one not in gone]
-            assert self.fits(left, need, device), "not enough would go"
+            assert self.fits(left, need), "not enough would go"
             for one in gone:
-                assert not self.fits([*left, one], need, device), "one would go in vain"
+                assert not self.fits([*left, one], need), "one would go in vain"
             latest = max(one.may_go_s for one in gone)
             assert room.why == ("" if latest <= self.now else "young")
             # Nobody who was used before the last to go could have gone in its place alone.
             newest = max(gone, key=lambda one: one.used_s)
             older = [one for one in free if one.used_s < newest.used_s and one.may_go_s <= latest]
             kept = [one for one in staying if one not in older]
-            assert not self.fits(kept, need, device), "one that was used later goes"
+            assert not self.fits(kept, need), "one that was used later goes"
 
-    def fits(self, there: list[Plain], need: int, device: str) -> bool:
+    def fits(self, there: list[Plain], wanted: tuple[int, str, str]) -> bool:
         """Count, add up, compare."""
+        need, device, of = wanted
+        alike = [one for one in there if one.backend == of]
+        if of in self.kept and len(alike) + 1 > max(1, self.kept[of]):
+            return False
         total = need + sum(one.need for one in there)
         here = need + sum(one.need for one in there if one.device == device)
         few = not self.most or len(there) < self.most
@@ -138,7 +159,8 @@ class Books(RuleBasedStateMachine):
         one = data.draw(st.sampled_from(loading))
         if data.draw(st.booleans()):
             one.ready_s = one.used_s = self.now
-            one.may_go_s = self.now + max(MIN_RESIDENT_S, self.now - one.entered_s)
+            stays_s = max(MIN_RESIDENT_S, self.now - one.entered_s)
+            one.may_go_s = self.now + (0.0 if self.is_brief(one) else stays_s)
             self.ledger.settled(one.name, self.now)
         else:
             self.plain.remove(one)
@@ -176,6 +198,12 @@ class Books(RuleBasedStateMachine):
             self.budgets.pop(device, None)
         else:
             self.budgets[device] = room + sum(one.need for one in here)
+
+    @invariant()
+    def no_backend_has_more_than_it_keeps(self) -> None:
+        """Loads and those that are on their way out included."""
+        for of, most in self.kept.items() if hasattr(self, "ledger") else ():
+            assert sum(one.backend == of for one in self.plain) <= max(1, most)
 
     @invariant()
     def nothing_is_lent_twice(self) -> None:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from roost.cli.places import Places
     from roost.cli.stores import Stores
     from roost.config import Settings
+    from roost.core.about import BackendAbout
     from roost.core.choice import Choice
     from roost.core.ids import NodeId
     from roost.store.pull import Watch
@@ -64,6 +65,8 @@ NODE_SETTINGS = (
     "max_in_flight",
     "max_runtimes",
     "max_runtime_bytes",
+    "transformers_model_cache_size",
+    "onnx_genai_model_cache_size",
     "ctx",
     "batch",
     "threads",
@@ -127,8 +130,7 @@ def open_node(
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     loop.check_with(shelf.check)
     shelf.tell_with(loop.set_models)
-    look = partial(abouts, settings.llama_server)
-    loop.describe_with(Describer(look, time.monotonic, places.persistence))
+    loop.describe_with(Describer(partial(_abouts, settings), time.monotonic, places.persistence))
     loop.salt_with(salted(stores.home))
     reuse = settings.sessions_reuse != "disabled"
     loop.begin_with(places.found, kept_of(places.found, reuse=reuse))
@@ -231,6 +233,7 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
         turn_s=settings.runtime_turn_s,
         wait_s=settings.runtime_room_wait_s,
         evict=settings.runtime_evict == "idle",
+        kept=kept_at_once(settings),
     )
     own_slots = any(read_option(text)[1] == "slots" for text in settings.model_options)
     # Where models differ in slots, as many as slots is another number for each of them.
@@ -249,6 +252,21 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
             settings.memory_soft_share, settings.memory_hard_share, settings.memory_full_share
         ),
     )
+
+
+def _abouts(settings: Settings) -> tuple[BackendAbout, ...]:
+    """Look at the backends, and say how many models of each are kept here."""
+    kept = kept_at_once(settings)
+    found = abouts(settings.llama_server)
+    return tuple(msgspec.structs.replace(one, kept=kept.get(one.name)) for one in found)
+
+
+def kept_at_once(settings: Settings) -> dict[str, int]:
+    """Say how many runtimes of single backends there may be at a time."""
+    return {
+        "transformers": settings.transformers_model_cache_size,
+        "onnx_genai": settings.onnx_genai_model_cache_size,
+    }
 
 
 def kept_alive(texts: tuple[str, ...]) -> dict[str, float]:

@@ -21,6 +21,8 @@ class Settings(NamedTuple):
     max_in_flight_decodes_per_node: int
     max_runtimes: int
     max_runtime_bytes: int
+    transformers_model_cache_size: int
+    onnx_genai_model_cache_size: int
     queue_length: int
     queue_wait_s: float
     queue_class_one_in: int

@@ -37,6 +37,16 @@ _ROWS: tuple[Setting, ...] = (
         *("max_runtime_bytes", 0, "bytes", "What runtimes on a node take together; 0 is no limit."),
         most=2**53,
     ),
+    Setting(
+        *("transformers_model_cache_size", 1, "models"),
+        "Of Transformers on a node at a time; 0 is one, while it is used.",
+        most=8,
+    ),
+    Setting(
+        *("onnx_genai_model_cache_size", 1, "models"),
+        "Of ONNX GenAI on a node at a time; 0 is one, while it is used.",
+        most=8,
+    ),
     Setting("queue.length", 64, "requests", "How many may wait; 0 refuses at once.", most=100_000),
     _seconds("queue.wait_s", 60, "How long a request may wait before it is refused.", 0),
     Setting(

@@ -21,7 +21,7 @@ class BackendAbout(msgspec.Struct, frozen=True):
 
     `claims` are names of `core.model.Capabilities`; `why` and `command` say what is in the way and
     what to type, "" where nothing is or nothing helps. An `external` one asks a server that is
-    somebody else's.
+    somebody else's. `kept` is how many of its models a node keeps loaded, None for no limit.
     """
 
     name: str
@@ -32,6 +32,7 @@ class BackendAbout(msgspec.Struct, frozen=True):
     why: str = ""
     command: str = ""
     external: bool = False
+    kept: int | None = None
 
 
 class RuntimeAbout(msgspec.Struct, frozen=True):

@@ -117,6 +117,8 @@ def _managed(node: NodeView) -> Verdict:
 def _residency(node: NodeView, backend: BackendAbout | None) -> Verdict:
     if backend is not None and backend.external:
         return "externally_managed", "the server that is asked has its model, and nobody here knows"
+    if backend is not None and backend.kept == 0:
+        return "unsupported", f"{backend.name} keeps no model there that nobody uses"
     return _managed(node)
 
 

@@ -11,7 +11,7 @@ one might wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -141,10 +141,11 @@ class Boarding:
         """
         model, turn = next(iter(self._line.items()))
         need_bytes, device = known_bytes(offer), offer.device
+        of = device, offer.backend
         if any(map(self.ledger.has, turn.after)) and now < turn.since_s + self._settings.wait_s:
             self._due_s = turn.since_s + self._settings.wait_s
             return None
-        room = self.ledger.room(need_bytes, pinned, now, device)
+        room = self.ledger.room(need_bytes, pinned, now, *of)
         if room.why == "" and not room.evict:
             return self._out(model, Start(model))
         if not self.ledger.fits_alone(need_bytes):
@@ -160,18 +161,15 @@ class Boarding:
             self.ledger.refused += 1
             return self._out(model, TurnAway(model, no_memory(need_bytes, short_bytes, device)))
         if room.why == "busy" and not self._settings.evict:
-            return self._out(model, TurnAway(model, all_retained(self._settings)))
+            return self._out(model, TurnAway(model, all_retained(self._settings, offer.backend)))
         if room.why == "" and (step := _clear(turn, model, room)) is not None:
             return step
         if now >= turn.since_s + self._settings.wait_s:
-            return self._out(
-                model,
-                TurnAway(
-                    model, no_room(self._settings, self.ledger.pins(), short=bool(short_bytes))
-                ),
-            )
+            limits = [*_limits(self._settings, offer.backend), *([_MEMORY] if short_bytes else [])]
+            failure = no_room(self._settings.wait_s, limits, self.ledger.pins())
+            return self._out(model, TurnAway(model, failure))
         if room.why == "busy" and now >= turn.since_s + self._settings.turn_s:
-            room = self.ledger.room(need_bytes, (), now, device)
+            room = self.ledger.room(need_bytes, (), now, *of)
             if not room.why:
                 return _clear(turn, model, room)
         times = (turn.since_s + self._settings.turn_s, turn.since_s + self._settings.wait_s)
@@ -215,20 +213,20 @@ def known_bytes(offer: ModelOffer) -> int:
     return offer.size_bytes + (offer.kv_bytes or 0) + (offer.workspace_bytes or 0)
 
 
-def no_room(settings: RoomSettings, pins: int = 0, *, short: bool = False) -> Failure:
-    """Every runtime that could make room is in use, or pinned; `short` of memory as well."""
-    limits = " and ".join([*_limits(settings), *([_MEMORY] if short else [])])
-    message = f"no other model on this node could make room in {settings.wait_s:g} s: see {limits}"
+def no_room(wait_s: float, limits: Sequence[str], pins: int) -> Failure:
+    """Every runtime that could make room is in use, or pinned; these are the limits."""
+    see = " and ".join(limits)
+    message = f"no other model on this node could make room in {wait_s:g} s: see {see}"
     if pins:
         message += f", or unpin one of the {pins} that are pinned"
     return Failure("node_busy", message, retry_after_s=1)
 
 
-def all_retained(settings: RoomSettings) -> Failure:
+def all_retained(settings: RoomSettings, backend: str) -> Failure:
     """Nobody ever makes room here."""
     message = (
         "the node keeps every model that it has loaded (`runtime.evict` is never) and has no room "
-        f"for another: raise {' or '.join(_limits(settings))}"
+        f"for another: raise {' or '.join(_limits(settings, backend))}"
     )
     return Failure("node_busy", message, retry_after_s=60)
 
@@ -252,9 +250,12 @@ def too_large(need_bytes: int, settings: RoomSettings) -> Failure:
     return Failure("load_failed", message)
 
 
-def _limits(settings: RoomSettings) -> list[str]:
+def _limits(settings: RoomSettings, backend: str) -> list[str]:
+    """Name the settings that limit runtimes of a backend here."""
     limits = {"max_runtimes": settings.max_runtimes, "max_runtime_bytes": settings.max_bytes}
-    return [f"`{name}` ({limit})" for name, limit in limits.items() if limit]
+    named = [f"`{name}` ({limit})" for name, limit in limits.items() if limit]
+    kept = settings.kept.get(backend)
+    return named if kept is None else [f"`{backend}_model_cache_size` ({kept})", *named]
 
 
 def no_model(model: ModelId) -> Failure:

@@ -12,7 +12,7 @@ node spends no more than half of its time on loading.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ class RoomSettings(msgspec.Struct, frozen=True):
     `min_resident_s` once it is ready. A model waits `turn_s` for busy runtimes to become idle
     before one of them gets no new work, and `wait_s` for room in all. Without `evict` nobody makes
     room for another: what is resident stays, and the next model is refused.
+    `kept` are the most runtimes of single backends at once. Where that is 0 there is one at a time,
+    which goes once nobody uses it, however short it has been there.
     """
 
     max_runtimes: int = 0
@@ -38,6 +40,7 @@ class RoomSettings(msgspec.Struct, frozen=True):
     turn_s: float = 10.0
     wait_s: float = 30.0
     evict: bool = True
+    kept: Mapping[str, int] = {}
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -57,6 +60,7 @@ class _Need(NamedTuple):
 
     size_bytes: int
     device: str
+    backend: str
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class _Resident:
     leaving: bool = False
     pinned: bool = False
     device: str = HOST
+    backend: str = ""
     seen: bool = False
 
 
@@ -83,9 +88,17 @@ class Ledger:
         self._budgets: dict[str, int] = {}
         self.refused = 0
 
-    def enter(self, runtime: RuntimeId, need_bytes: int, now: float, device: str = HOST) -> None:
+    def enter(
+        self,
+        runtime: RuntimeId,
+        need_bytes: int,
+        now: float,
+        device: str = HOST,
+        backend: str = "",
+    ) -> None:
         """A load begins; 0 bytes are unknown ones, and reserved from now on are the others."""
-        self._residents[runtime] = _Resident(runtime, need_bytes, now, now, device=device)
+        one = _Resident(runtime, need_bytes, now, now, device=device, backend=backend)
+        self._residents[runtime] = one
 
     def measured(self, runtime: RuntimeId, size_bytes: int) -> bool:
         """A runtime was seen to take so much; False for one that is not ready.
@@ -140,7 +153,13 @@ class Ledger:
         """The runtime is ready."""
         one = self._residents[runtime]
         one.ready_s = one.used_s = now
-        one.may_go_s = now + max(self._settings.min_resident_s, now - one.entered_s)
+        stays_s = max(self._settings.min_resident_s, now - one.entered_s)
+        one.may_go_s = now if self.is_brief(runtime) else now + stays_s
+
+    def is_brief(self, runtime: RuntimeId) -> bool:
+        """Whether this runtime's backend keeps none that nobody uses."""
+        one = self._residents.get(runtime)
+        return one is not None and self._settings.kept.get(one.backend) == 0
 
     def used(self, runtime: RuntimeId, now: float) -> None:
         """A stream came to the runtime or left it."""
@@ -169,10 +188,15 @@ class Ledger:
         self._residents.pop(runtime, None)
 
     def room(
-        self, need_bytes: int, pinned: Container[RuntimeId], now: float, device: str = HOST
+        self,
+        need_bytes: int,
+        pinned: Container[RuntimeId],
+        now: float,
+        device: str = HOST,
+        backend: str = "",
     ) -> Room:
         """Whether one more runtime of this size fits, and who would have to go for it."""
-        need = _Need(need_bytes, device)
+        need = _Need(need_bytes, device, backend)
         everybody = tuple(self._residents.values())
         if self._fits(everybody, need):
             return Room()
@@ -235,12 +259,14 @@ class Ledger:
 
     def _fits(self, residents: Iterable[_Resident], need: _Need) -> bool:
         limits, device, here = self._settings, need.device, need.size_bytes
-        count, total = 1, here
+        count, alike, total = 1, 1, here
         for one in residents:
             count += 1
+            alike += one.backend == need.backend
             total += one.need_bytes
             here += one.need_bytes if one.device == device else 0
         few = not limits.max_runtimes or count <= limits.max_runtimes
+        few = few and alike <= max(1, limits.kept.get(need.backend, alike))
         small = not limits.max_bytes or total <= limits.max_bytes
         return few and small and here <= self._budgets.get(device, here)
 

@@ -352,7 +352,7 @@ class Residency:
         runtime = RuntimeId(f"{lane.model}#{self._born}")
         lane.state, lane.runtime, lane.loading_since = "loading", runtime, now
         self._model_of[runtime] = lane.model
-        self.ledger.enter(runtime, known_bytes(offer), now, offer.device)
+        self.ledger.enter(runtime, known_bytes(offer), now, offer.device, offer.backend)
         return runtime
 
     def _turn_away(self, model: ModelId) -> tuple[StreamKey, ...]:

@@ -88,7 +88,8 @@ class Stays:
 
     def _until_s(self, floor: Floor) -> float | None:
         model, settings = floor.model, self._settings
-        keep_s = self._own.get(model, settings.models.get(model, settings.keep_alive_s))
+        usual_s = 0.0 if self._ledger.is_brief(floor.runtime) else settings.keep_alive_s
+        keep_s = self._own.get(model, settings.models.get(model, usual_s))
         if keep_s < 0 or floor.streams or floor.is_retiring:
             return None
         return self._ledger.rests_until_s(floor.runtime, max(keep_s, LINGER_S))

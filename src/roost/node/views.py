@@ -45,7 +45,8 @@ def load_views(workshop: Workshop, now: float) -> tuple[LoadView, ...]:
     for model, offer in workshop.offers.items():
         if model in present:
             continue
-        room = workshop.ledger.room(known_bytes(offer), pinned, now, offer.device)
+        of = offer.device, offer.backend
+        room = workshop.ledger.room(known_bytes(offer), pinned, now, *of)
         if not room.why and not room.evict:
             continue
         evicts = tuple(model_of[runtime] for runtime in room.evict)

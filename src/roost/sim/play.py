@@ -40,6 +40,9 @@ from roost.sim.worker import Worker, WorkerSpec
 from roost.sim.workload import ClientParts, Workload
 from roost.sim.world import World
 
+HOSTED = "hosted"
+"""The backend of simulated models where machines limit what it keeps."""
+
 
 def _relay(
     settings: RelaySettings,
@@ -244,6 +247,7 @@ def _specs(scenario: Scenario) -> list[WorkerSpec]:
                 *(ModelId(m), machines.slots, machines.ctx),
                 digest=machines.weights,
                 size_bytes=size_bytes,
+                backend=HOSTED if machines.kept >= 0 else "",
             )
             for m in machines.models
         )
@@ -252,6 +256,7 @@ def _specs(scenario: Scenario) -> list[WorkerSpec]:
             max_runtimes=machines.max_runtimes,
             min_resident_s=machines.min_resident_s,
             turn_s=machines.turn_s,
+            kept={HOSTED: machines.kept} if machines.kept >= 0 else {},
         )
         for _ in range(machines.count):
             node = NodeId(f"n{len(specs) + 1}")

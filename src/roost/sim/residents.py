@@ -18,8 +18,11 @@ class Residents:
 
     def loading(self, runtime: RuntimeId, model: ModelId, now: float) -> None:
         """A load begins."""
-        most, together = self._room.max_runtimes, len(self._here) + 1
-        one = Residence(self._node, model, now, together, most, self._room.min_resident_s)
+        # Where a backend has a limit, all of a simulated node's models have that backend.
+        limits = [self._room.max_runtimes, *(max(1, most) for most in self._room.kept.values())]
+        most, together = min(filter(None, limits), default=0), len(self._here) + 1
+        stays_s = 0.0 if self._is_brief else self._room.min_resident_s
+        one = Residence(self._node, model, now, together, most, stays_s)
         self._here[runtime] = one
         self._told.append(one)
 
@@ -27,7 +30,13 @@ class Residents:
         """It is over: the runtime stays at least as long as it took."""
         one = self._here[runtime]
         one.ready_s = now
-        one.stays_s = max(one.stays_s, now - one.began_s)
+        if not self._is_brief:
+            one.stays_s = max(one.stays_s, now - one.began_s)
+
+    @property
+    def _is_brief(self) -> bool:
+        """Whether nothing is kept here that nobody uses."""
+        return 0 in self._room.kept.values()
 
     def told_to_go(self, runtime: RuntimeId, busy: int, now: float) -> None:
         """The node stops a runtime on which so many streams are."""

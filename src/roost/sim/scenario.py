@@ -71,8 +71,8 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` equal machines; `slower` is how many times slower than `costs` they compute.
 
     Machines of other `weights` have another model under the same name. At most `max_runtimes` are
-    resident at once, 0 for any number; the rest is as in `RoomSettings`, `StaySettings` and
-    `PaceSettings`.
+    resident at once, 0 for any number. With `kept` at 0 or more, their models have one backend,
+    which keeps so many. The rest is as in `RoomSettings`, `StaySettings` and `PaceSettings`.
     """
 
     count: int = 2
@@ -81,6 +81,7 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ctx: int = 4096
     max_in_flight: int | None = None
     max_runtimes: int = 0
+    kept: int = -1
     min_resident_s: float = 2.0
     turn_s: float = 10.0
     load_stall_s: float = 60.0

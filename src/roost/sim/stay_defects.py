@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from roost.core.footprint import HOST
 from roost.core.ids import RuntimeId
@@ -10,7 +10,7 @@ from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
 from roost.node.floor import Floor
 from roost.node.floors import Floors
-from roost.node.ledger import Ledger
+from roost.node.ledger import Ledger, Room
 from roost.node.orders import Orders
 from roost.node.pressure import Gauges
 from roost.node.settings import AgentSettings
@@ -62,9 +62,29 @@ class _Unpinned(Ledger):
 
 
 class _Lending(Ledger):
-    def enter(self, runtime: RuntimeId, need_bytes: int, now: float, device: str = HOST) -> None:
+    def enter(
+        self,
+        runtime: RuntimeId,
+        need_bytes: int,
+        now: float,
+        device: str = HOST,
+        backend: str = "",
+    ) -> None:
         """A load takes nothing before it is measured."""
-        super().enter(runtime, 0, now, device)
+        super().enter(runtime, 0, now, device, backend)
+
+
+class _Crowded(Ledger):
+    def room(
+        self,
+        need_bytes: int,
+        pinned: Container[RuntimeId],
+        now: float,
+        device: str = HOST,
+        backend: str = "",
+    ) -> Room:
+        """What a backend keeps is no matter."""
+        return super().room(need_bytes, pinned, now, device)
 
 
 class _Impatient(Ledger):
@@ -145,6 +165,12 @@ class LendsMemory(_WithLedger):
     ledger = _Lending
 
 
+class KeepsTooMany(_WithLedger):
+    """More runtimes of one backend than it keeps."""
+
+    ledger = _Crowded
+
+
 class KeepsNothingAlive(_WithLedger):
     """An idle runtime goes at once, however young."""
 
@@ -177,5 +203,6 @@ CASES: tuple[Case, ...] = (
     ("first requests overlooked", agent(OverlooksBeginners), "by_hand", "firsts_are_served"),
     ("memory lent twice", agent(LendsMemory), "by_hand", "loads_fit"),
     ("idle models at once", agent(KeepsNothingAlive), "by_hand", "runtimes_stay_a_while"),
+    ("too many of a backend", agent(KeepsTooMany), "kept_workers", "nodes_keep_to_their_room"),
     ("relieved always", agent(RelievesAlways), "by_hand", "passes_are_few"),
 )

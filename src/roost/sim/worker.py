@@ -149,7 +149,7 @@ class Worker:
                     self._history.cells.append(Cells(*cell))
 
     def _note_idle(self, view: RuntimeView) -> None:
-        keep_s = self.spec.stay.keep_alive_s
+        keep_s = 0.0 if 0 in self.spec.room.kept.values() else self.spec.stay.keep_alive_s
         idle = keep_s >= 0 and self.process.alive and not view.pinned and view.state == "ready"
         if idle and (view.idle_s or 0.0) > keep_s + IDLE_SLACK_S:
             self._history.idle[self.spec.id, view.model] = view.idle_s or 0.0
