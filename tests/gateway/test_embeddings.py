@@ -10,7 +10,7 @@ import pytest
 
 from roost.core.events import Failed, Finished, Started, Usage, Vectors
 from roost.core.ids import ModelId
-from roost.core.request import EmbedPrompt
+from roost.core.request import EmbedPrompt, RankPrompt
 from roost.core.snapshots import NodeStatus
 from roost.core.vectors import packed
 from roost.errors import Failure
@@ -21,16 +21,17 @@ from tests.gateway.conftest import SETTINGS, Client, Reply, Stage, ask, staged
 from tests.gateway.puppet import MODEL, Puppet, status
 
 PATH = "/v1/embeddings"
-VECTORS = ModelId("v")
+VECTORS, SCORES = ModelId("v"), ModelId("s")
 DIED = Failure("runtime_died", "it died")
 
 
 def both(slots: int = 2) -> NodeStatus:
-    """Report a model for texts and one for vectors of 2 numbers."""
-    report = status(slots, (MODEL, VECTORS))
-    texts, vectors = report.models
+    """Report a model for texts, one for vectors of 2 numbers and one for scores."""
+    report = status(slots, (MODEL, VECTORS, SCORES))
+    texts, vectors, scores = report.models
     vectors = msgspec.structs.replace(vectors, mode="embed", vector_sizes=(2,), has_chat=False)
-    return msgspec.structs.replace(report, models=(texts, vectors))
+    scores = msgspec.structs.replace(scores, mode="rank", has_chat=False)
+    return msgspec.structs.replace(report, models=(texts, vectors, scores))
 
 
 async def joined(stage: Stage, name: str = "n1", slots: int = 2) -> Puppet:
@@ -232,6 +233,51 @@ async def test_a_key_makes_it_once(stage: Stage) -> None:
     assert replies[0].body == replies[1].body
     assert firsts(replies[0]) == [1, 2]
     assert len(node.opened) == 1
+
+
+async def test_documents_are_scored_and_sorted(stage: Stage) -> None:
+    """The best first, with usage; made anew elsewhere after a death, like vectors."""
+    first, second = await joined(stage, "a"), await joined(stage, "b")
+    dead: list[str] = []
+
+    def score(node: Puppet, opened: Open) -> None:
+        assert opened.request.prompt == RankPrompt("q", ("x", "xxx", "xx"))
+        stream, half = opened.stream, Vectors(1, packed([(1.0,)]))
+        if not dead:
+            dead.append(node.name)
+            node.say(stream, half, Failed(DIED))
+        else:
+            rest = Vectors(1, packed([(3.0,), (2.0,)]))
+            node.say(stream, Started(9, 0, 0), half, rest, Finished("stop", Usage(9)))
+        node.release(stream)
+
+    first.on_open = lambda opened: score(first, opened)
+    second.on_open = lambda opened: score(second, opened)
+    body = {"model": SCORES, "query": "q", "documents": ["x", "xxx", "xx"], "top_n": 2}
+    reply = await ask(stage.port, "POST", "/v1/rerank", body)
+    assert reply.status == 200, reply.body
+    assert reply.json()["results"] == [
+        {"index": 1, "relevance_score": 3.0},
+        {"index": 2, "relevance_score": 2.0},
+    ]
+    assert reply.json()["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
+    assert len(first.opened) == len(second.opened) == 1
+
+
+@pytest.mark.parametrize("model", [MODEL, VECTORS])
+async def test_only_a_model_that_scores_is_asked_for_scores(model: ModelId, stage: Stage) -> None:
+    """The refusal names one that can; nor is that one asked for anything else."""
+    node = await joined(stage)
+    body = {"model": model, "query": "q", "documents": ["x"]}
+    reply = await ask(stage.port, "POST", "/v1/rerank", body)
+    assert (reply.status, error(reply)["param"]) == (400, "model")
+    assert "scores no documents" in cast("str", error(reply)["message"])
+    refused = await ask(stage.port, "POST", PATH, {"model": SCORES, "input": "x"})
+    assert "scores documents and makes no vectors" in cast("str", error(refused)["message"])
+    many = {"model": SCORES, "query": "q", "documents": ["x"] * 2049}
+    refused = await ask(stage.port, "POST", "/v1/rerank", many)
+    assert (refused.status, error(refused)["param"]) == (400, "documents")
+    assert not node.opened
 
 
 async def test_a_deadline_in_the_line_is_told(stage: Stage) -> None:

@@ -161,6 +161,10 @@ def test_a_model_is_for_what_it_was_made_for_or_what_is_said() -> None:
         ("embed", False, 0, (64,)),
     ]
     assert seen.tasks[3:] == [(), ("embeddings",), ("embeddings",)]
+    ranks = msgspec.structs.replace(made, tasks=("rerank",))
+    settings = ShelfSettings(common, "/run", "/logs", start)
+    (found,) = Shelf([ranks], seen, settings).offers()
+    assert (found.mode, found.has_chat, found.vector_sizes) == ("rank", False, ())
     assert offered({"": (3,)}, v=RuntimeOptions(mode="generate"))[1] == says
 
 

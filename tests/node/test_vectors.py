@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roost.backends.base import EMBED_BATCH_MAX, Prepared, Runtime, StartSettings
+from roost.backends.base import Prepared, Runtime, StartSettings
 from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
 from roost.backends.scripted_vectors import vector
+from roost.core.engine import Mode
 from roost.core.events import Finished, Started, StreamEvent, Usage, Vectors
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
-from roost.core.request import EmbedPrompt, GenerateRequest, TextPrompt
+from roost.core.request import EmbedPrompt, GenerateRequest, RankPrompt, TextPrompt
 from roost.core.vectors import numbers, packed
 from roost.node.agent import Agent
 from roost.node.effects import Load, Prepare, Run
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.settings import AgentSettings
-from roost.node.vectors import BATCH_TOKENS, batches
+from roost.node.vectors import BATCH_INPUTS, BATCH_TOKENS, batches
 from roost.observe import logs
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello, Refused
@@ -45,10 +45,11 @@ def asked(*inputs: str | tuple[int, ...], dimensions: int = 0) -> GenerateReques
 class Rig:
     """A node with one runtime for vectors, and a gateway that asks it."""
 
-    def __init__(self, group: asyncio.TaskGroup, script: Script, settings: AgentSettings) -> None:
+    def __init__(self, group: asyncio.TaskGroup, script: Script, mode: Mode) -> None:
         self._script = script
+        self._mode = mode
         self.runtime: ScriptedRuntime | None = None
-        self.agent = Agent(settings, [OFFER])
+        self.agent = Agent(SETTINGS, [msgspec.structs.replace(OFFER, mode=mode)])
         hello = Hello(VERSION, NodeId("node-1"), "n", "i", "roost")
         loop = LoopSettings(stop_grace_s=0.1)
         self.node = NodeLoop(self.agent, self.launch, hello, loop, time.monotonic, logs.get())
@@ -62,7 +63,7 @@ class Rig:
         self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
     ) -> Runtime:
         """Start the scripted backend, for vectors."""
-        options = RuntimeOptions(4096, 2, mode="embed")
+        options = RuntimeOptions(4096, 2, mode=self._mode)
         manifest = Manifest(model, "", 0, "sha256:0", format="scripted")
         self.runtime = await ScriptedBackend(self._script).start(
             RuntimeKey("scripted", model, "sha256:0", options),
@@ -78,12 +79,10 @@ class Rig:
 
 
 @asynccontextmanager
-async def rigged(
-    script: Script | None = None, settings: AgentSettings = SETTINGS
-) -> AsyncIterator[Rig]:
+async def rigged(script: Script | None = None, mode: Mode = "embed") -> AsyncIterator[Rig]:
     """Run the node and its gateway for the length of a block."""
     async with asyncio.TaskGroup() as group:
-        rig = Rig(group, script or Script(), settings)
+        rig = Rig(group, script or Script(), mode)
         await rig.gateway.is_up.wait()
         try:
             yield rig
@@ -117,7 +116,7 @@ def test_batches_keep_order_and_limits(
     inputs: list[tuple[int, ...]], tokens: int, most: int
 ) -> None:
     """Nothing is lost or moved, and only an input that is too long alone is over the limit."""
-    found = [list(batch) for batch in batches(inputs, tokens, most)]
+    found = [[inputs[place] for place in batch] for batch in batches(inputs, tokens, most)]
     assert [one for batch in found for one in batch] == inputs
     for batch in found:
         assert 1 <= len(batch) <= most
@@ -141,7 +140,7 @@ async def test_requests_beside_each_other_get_their_own_vectors(eventually: Even
         assert events[-1] == Finished("stop", Usage(count))
         sizes = [len(one.data) // 64 for one in events if isinstance(one, Vectors)]
         assert len(sizes) > 2
-        assert max(sizes) <= EMBED_BATCH_MAX
+        assert max(sizes) <= BATCH_INPUTS
         assert count > BATCH_TOKENS
 
 
@@ -157,6 +156,24 @@ async def test_shorter_vectors_are_the_beginning_with_length_1(eventually: Event
         length = sum(one * one for one in long[:8]) ** 0.5
         assert cut == pytest.approx([one / length for one in long[:8]], abs=1e-6)
         assert rig.gateway.refused[wrong].param == "dimensions"
+
+
+async def test_documents_get_their_own_scores(eventually: Eventually) -> None:
+    """In their order, as vectors of one number; usage is what the runtime counted."""
+    documents = tuple(f"document {number}" for number in range(40))
+    request = GenerateRequest(MODEL, RankPrompt("document 7", documents), max_tokens=1)
+    async with rigged(mode="rank") as rig:
+        many, wrong = rig.gateway.ask_for(request), rig.gateway.ask_for(asked("x"))
+        await eventually(lambda: rig.gateway.all_released(many, wrong), what="both are answered")
+        assert rig.gateway.refused[wrong].message == (
+            "The model scores documents and makes no vectors."
+        )
+        events = rig.events(many)
+        scores = [score for (score,) in rows(events)]
+        assert len(scores) == 40
+        assert scores[7] == max(scores) == pytest.approx(1.0)
+        count = sum(len(one) + 12 for one in documents)
+        assert events[-1] == Finished("stop", Usage(count))
 
 
 async def test_wrong_inputs_are_refused_with_their_place(eventually: Eventually) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from roost.backends.base import (
     Prepared,
+    Ranked,
     Runtime,
     SavedState,
     SlotUse,
@@ -173,6 +174,11 @@ def turned(vectors: Vectors) -> Vectors:
     return vectors[::-1]
 
 
+def ranked(scores: tuple[float, ...]) -> tuple[float, ...]:
+    """Give the best score first, whatever document it is of."""
+    return tuple(sorted(scores, reverse=True))
+
+
 def longer(vectors: Vectors) -> Vectors:
     """Forget to make them 1 long."""
     return tuple(tuple(value * 2 for value in vector) for vector in vectors)
@@ -199,6 +205,7 @@ class Flaws:
     progress: tuple[float, ...] = (0.0, 1.0)
     states: str = ""
     vectors: Callable[[Vectors], Vectors] = lambda vectors: vectors
+    scores: Callable[[tuple[float, ...]], tuple[float, ...]] = lambda scores: scores
 
 
 @dataclass
@@ -276,6 +283,15 @@ class TwistedRuntime:
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Give the inner runtime's vectors, or such as are wrong."""
         return self.flaws.vectors(await self.inner.embed(batch))
+
+    async def pairs(self, query: str, documents: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the inner runtime's tokens."""
+        return await self.inner.pairs(query, documents)
+
+    async def rank(self, query: str, documents: Sequence[str]) -> Ranked:
+        """Give the inner runtime's scores, or such as are wrong."""
+        found = await self.inner.rank(query, documents)
+        return replace(found, scores=self.flaws.scores(found.scores))
 
     async def telemetry(self) -> Telemetry:
         """Tell what the inner runtime tells."""

@@ -13,7 +13,14 @@ from roost.core.about import BackendAbout, NodeAbout, RuntimeAbout
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, Usage, Vectors
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, StreamId, TenantId
 from roost.core.machine import Device, Memory, Processor
-from roost.core.request import ChatPrompt, EmbedPrompt, GenerateRequest, Message, TokensPrompt
+from roost.core.request import (
+    ChatPrompt,
+    EmbedPrompt,
+    GenerateRequest,
+    Message,
+    RankPrompt,
+    TokensPrompt,
+)
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure, RoostError
 from roost.wire.codec import decode_from_gateway, decode_from_node, encode
@@ -83,6 +90,8 @@ FROM_GATEWAY: list[FromGateway] = [
 
 
 EMBED = GenerateRequest(ModelId("m"), EmbedPrompt(("é", (1, 2)), 8), max_tokens=1)
+RANK = GenerateRequest(ModelId("m"), RankPrompt("q", ("a", "b")), max_tokens=1)
+OPEN_FOR_SCORES = Open(StreamId(4), RequestId("r"), TenantId("t"), RANK, 8)
 OPEN_FOR_VECTORS = Open(StreamId(3), RequestId("r"), TenantId("t"), EMBED, 8)
 VECTORS = Events(StreamId(3), 0, (Started(9, 0, 0), Vectors(2, bytes(8))))
 """Said to peers alone that have a model for them."""
@@ -94,7 +103,7 @@ def test_a_node_message_survives(message: FromNode) -> None:
     assert decode_from_node(encode(message)) == message
 
 
-@pytest.mark.parametrize("message", [*FROM_GATEWAY, OPEN_FOR_VECTORS])
+@pytest.mark.parametrize("message", [*FROM_GATEWAY, OPEN_FOR_VECTORS, OPEN_FOR_SCORES])
 def test_a_gateway_message_survives(message: FromGateway) -> None:
     """What a gateway encodes, a node decodes to the same value."""
     assert decode_from_gateway(encode(message)) == message

@@ -33,7 +33,13 @@ from roost.wire.messages import (
     Welcome,
 )
 from tests.wire.old_version import Frame, NotUnderstoodError, as_heard, recorded
-from tests.wire.test_codec import FROM_GATEWAY, FROM_NODE, OPEN_FOR_VECTORS, VECTORS
+from tests.wire.test_codec import (
+    FROM_GATEWAY,
+    FROM_NODE,
+    OPEN_FOR_SCORES,
+    OPEN_FOR_VECTORS,
+    VECTORS,
+)
 
 SINCE_V1 = {"order", "cancel_pull"}
 """Kinds of messages that version 1 does not know; they are said to nobody who has not asked."""
@@ -171,8 +177,9 @@ def test_version_1_nodes_understand_this_gateways_messages(message: FromGateway)
 
 def test_vectors_are_nothing_for_version_1() -> None:
     """It would close the link over them; what a node of today reports of its models, it reads."""
-    with pytest.raises(NotUnderstoodError):
-        as_heard("gateway", OPEN_FOR_VECTORS)
+    for opened in (OPEN_FOR_VECTORS, OPEN_FOR_SCORES):
+        with pytest.raises(NotUnderstoodError):
+            as_heard("gateway", opened)
     with pytest.raises(NotUnderstoodError):
         as_heard("node", VECTORS)
     offer = ModelOffer(ModelId("m"), 1, 512, mode="embed", vector_sizes=(384,))

@@ -46,6 +46,9 @@ What every runtime promises (and `roost.testing.conformance` checks):
     `Embedder`: equal inputs have equal vectors, alone or among others, whatever order they come in;
     whoever leaves leaves nothing behind. It says nothing, and one that says texts makes no vectors.
 
+15. Scores. Where `rerank` is claimed, a runtime whose key has the mode `rank` is a `Ranker`: equal
+    pairs have equal scores, alone or among others, and what a document says cannot steer the model.
+
 Foreign exceptions are translated into `RoostError` inside the backend and nowhere else.
 """
 
@@ -273,6 +276,39 @@ class Embedder(Protocol):
 
         Raises `bad_request` for inputs that are empty or no tokens, `context_length_exceeded` for
         one that is longer than the key's context, `runtime_error` and `runtime_died`.
+        """
+        ...
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A score for each document, the higher the better, and the tokens that all pairs took.
+
+    Scores are the model's own numbers: they compare documents for one query, and nothing else.
+    """
+
+    scores: tuple[float, ...]
+    tokens: int
+
+
+@runtime_checkable
+class Ranker(Protocol):
+    """A runtime that scores documents: where `rerank` is claimed, in the mode `rank`.
+
+    It has no slots either, and everything else is `unsupported`, as is this in other modes.
+    """
+
+    async def pairs(self, query: str, documents: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the tokens of the query with each document, those around them aside.
+
+        Raises `bad_request` for texts that steer the model, `context_length_exceeded` for a pair
+        that is longer than the key's context, and `runtime_died`.
+        """
+        ...
+
+    async def rank(self, query: str, documents: Sequence[str]) -> Ranked:
+        """Score at most `EMBED_BATCH_MAX` documents, in their order.
+
+        Raises as `pairs` does, and `runtime_error`.
         """
         ...
 

@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from roost.backends.base import EMBED_BATCH_MAX, Prepared, SlotUse
-from roost.core.engine import Mode
+from roost.core.engine import Mode, lack
 from roost.core.model import Capabilities, RuntimeOptions
 from roost.core.request import (
     ChatPrompt,
-    EmbedPrompt,
     GenerateRequest,
     Grammar,
     JsonAny,
@@ -22,6 +21,7 @@ from roost.core.request import (
     Prompt,
     Sampling,
     TextPrompt,
+    mode_for,
 )
 from roost.errors import RoostError, fail
 
@@ -46,8 +46,8 @@ def check_request(request: GenerateRequest) -> None:
 
     One for vectors is `unsupported`: those are made in another way.
     """
-    if isinstance(request.prompt, EmbedPrompt):
-        raise _not_for("embed")
+    if (asked := mode_for(request.prompt)) != "generate":
+        raise _not_for("generate", asked)
     _check_sampling(request.sampling)
     _check_stops(request.stop)
     _check_prompt(request.prompt)
@@ -216,12 +216,55 @@ def check_size(
 def check_mode(options: RuntimeOptions, mode: Mode) -> None:
     """Refuse what a runtime is not for; raises `unsupported`."""
     if options.mode != mode:
-        raise _not_for(mode)
+        raise _not_for(options.mode, mode)
 
 
-def _not_for(mode: Mode) -> RoostError:
-    what = "says texts and makes no vectors" if mode == "embed" else "makes vectors, no texts"
-    return fail("unsupported", f"This runtime {what}.", param="model")
+def _not_for(own: Mode, asked: Mode) -> RoostError:
+    return fail("unsupported", f"This runtime {lack(own, asked)}.", param="model")
+
+
+def check_pairs(
+    query: str,
+    documents: Sequence[str],
+    control_tokens: Iterable[str],
+    max_token_bytes: int,
+    ctx: int,
+) -> None:
+    """Check texts that are to be scored; raises as `base.Ranker.pairs` says.
+
+    An engine that is given texts may take what is written there for its own marks between query and
+    document.
+    """
+    if not documents:
+        raise fail("bad_request", "There is no document.", param="documents")
+    for place, text in enumerate((query, *documents)):
+        where, param = ("The query", "query") if not place else (_document(place), "documents")
+        mark = next((mark for mark in control_tokens if mark in text), None)
+        if mark is not None:
+            message = f"{where} holds {mark!r}, which steers this model: leave it out."
+            raise fail("bad_request", message, param=param)
+        try:
+            size_bytes = len(text.encode())
+        except UnicodeEncodeError:
+            raise fail("bad_request", f"{where} holds half a character.", param=param) from None
+        if max_token_bytes and size_bytes > ctx * max_token_bytes:
+            message = f"{where} has more than the {ctx} tokens that fit (`ctx`)."
+            raise fail("context_length_exceeded", message, param=param)
+
+
+def check_lengths(pairs: Sequence[Sequence[int]], around: int, ctx: int) -> None:
+    """Check that each pair fits with the tokens `around` it; raises `context_length_exceeded`."""
+    for place, tokens in enumerate(pairs, 1):
+        if len(tokens) + around > ctx:
+            count = len(tokens) + around
+            message = (
+                f"{_document(place)} and the query have {count} tokens, of which {ctx} fit (`ctx`)."
+            )
+            raise fail("context_length_exceeded", message, param="documents")
+
+
+def _document(place: int) -> str:
+    return f"Document {place - 1}"
 
 
 def check_batch(batch: Sequence[Sequence[int]], vocab_size: int, ctx: int) -> None:

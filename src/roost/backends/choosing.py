@@ -14,7 +14,7 @@ import msgspec
 from roost.core.choice import AUTO, Candidate, Choice, Found, Trait
 from roost.core.ids import ModelId
 
-_TASKS = ("chat", "completion", "embeddings")
+_TASKS = ("chat", "completion", "embeddings", "rerank")
 """Tasks of models that a backend's capabilities have a word for."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from roost.backends.llama_options import engine_arguments, flags_in
-from roost.core.engine import Engine
+from roost.core.engine import Engine, Mode
 from roost.errors import fail
 
 # llama.cpp rounds the context of a sequence up to a multiple of this.
@@ -25,7 +25,7 @@ class Launch(msgspec.Struct, frozen=True):
     It listens on `socket`, a path, or where there are no Unix sockets on `port` of 127.0.0.1.
     `key` is what it asks for; `key_path` a file that holds it, for those who cannot be told safely.
     `state_folder` is where it may write what slots hold, "" for nowhere. `engine` are its options.
-    One that `embeds` makes vectors, each input in one step, and says nothing.
+    One whose `mode` is not to say texts takes each input in one step.
     """
 
     model_path: str
@@ -39,12 +39,12 @@ class Launch(msgspec.Struct, frozen=True):
     port: int = 0
     state_folder: str = ""
     engine: Engine = Engine()
-    embeds: bool = False
+    mode: Mode = "generate"
 
     @property
     def ubatch(self) -> int:
         """Tokens that are computed at once: never more than a step has."""
-        whole = self.embeds or not self.engine.ubatch
+        whole = self.mode != "generate" or not self.engine.ubatch
         return self.batch if whole else min(self.engine.ubatch, self.batch)
 
     @property
@@ -100,7 +100,9 @@ def _address(launch: Launch) -> tuple[tuple[str, str], ...]:
 
 
 def _embedding(launch: Launch, known: frozenset[str]) -> tuple[tuple[str, str | None], ...]:
-    if not launch.embeds:
+    if launch.mode == "rank":
+        return (("--reranking" if "--reranking" in known else "--rerank", None),)
+    if launch.mode != "embed":
         return ()
     flag = "--embeddings" if "--embeddings" in known else "--embedding"
     pooling = launch.engine.pooling

@@ -28,6 +28,7 @@ POOLING = {
     "cls": "LLAMA_POOLING_TYPE_CLS",
     "last": "LLAMA_POOLING_TYPE_LAST",
 }
+RANK = "LLAMA_POOLING_TYPE_RANK"
 LOAD = {
     ("auto", False): "LLAMA_LOAD_MODE_AUTO",
     ("on", False): "LLAMA_LOAD_MODE_MMAP",
@@ -55,9 +56,11 @@ def params_of(launch: Launch) -> object:
         params.cpuparams_batch.n_threads = launch.engine.threads_batch
     if launch.engine.projector:
         params.mmproj.path = launch.engine.projector.path
-    if launch.embeds:
+    if launch.mode != "generate":
+        ranks = launch.mode == "rank"
+        name = RANK if ranks else POOLING[launch.engine.pooling]
         params.embedding = True
-        params.pooling_type = xllamacpp.llama_pooling_type[POOLING[launch.engine.pooling]]
+        params.pooling_type = xllamacpp.llama_pooling_type[name]
     params.hostnames = [launch.socket or "127.0.0.1"]
     params.port = launch.port
     params.api_keys = [launch.key]

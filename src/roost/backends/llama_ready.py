@@ -131,12 +131,13 @@ class Starting:
             raise fail("load_failed", "The runtime came up with less context or slots than asked.")
         ctx = min(self._launch.ctx or own_ctx, own_ctx)
         bos, longest = await self._bos(link), self._manifest.max_token_bytes
-        return Facts(ctx, vocab_size, bos, longest, self._launch.batch, props.build_info)
+        marks = self._manifest.control_tokens
+        return Facts(ctx, vocab_size, bos, longest, self._launch.batch, props.build_info, marks)
 
     async def _states(self, link: Link, facts: Facts) -> LlamaStates | None:
         """Try whether a slot comes back from a file; models nobody knows are not trusted."""
         kv = self._manifest.kv
-        if not self._launch.state_folder or kv is None or self._launch.embeds:
+        if not self._launch.state_folder or kv is None or self._launch.mode != "generate":
             return None
         window = max((layers.window for layers in kv.layers), default=0)
         plan = ProbePlan(facts.vocab_size, facts.ctx, window, facts.build)

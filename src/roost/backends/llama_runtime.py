@@ -11,13 +11,14 @@ from typing import NamedTuple
 import msgspec
 
 from roost.backends import checks
-from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
+from roost.backends.base import Prepared, Ranked, SlotUse, StartSettings, Telemetry
 from roost.backends.formats import Formats
 from roost.backends.llama_answer import Timings
 from roost.backends.llama_embed import LlamaEmbedder
 from roost.backends.llama_http import Lost
 from roost.backends.llama_link import Link
 from roost.backends.llama_places import remove_folder
+from roost.backends.llama_rank import LlamaRanker
 from roost.backends.llama_states import LlamaStates
 from roost.backends.llama_stream import Stream
 from roost.backends.prompts import PromptLimits, Prompts
@@ -32,6 +33,7 @@ CLAIMS = Capabilities(
     chat=True,
     completion=True,
     embeddings=True,
+    rerank=True,
     streaming=True,
     concurrent_streams=True,
     cancel=True,
@@ -52,7 +54,8 @@ class Facts(msgspec.Struct, frozen=True):
     """What a server really has: tokens per slot, ids below `vocab_size`, the BOS to be put first.
 
     `max_token_bytes` is the longest token's length, 0 where nobody knows. `step_tokens` are the
-    most that are computed at once. `build` is its own name.
+    most that are computed at once. `build` is its own name, `control_tokens` those that no text may
+    be taken for.
     """
 
     ctx: int
@@ -61,6 +64,7 @@ class Facts(msgspec.Struct, frozen=True):
     max_token_bytes: int
     step_tokens: int
     build: str = ""
+    control_tokens: tuple[str, ...] = ()
 
 
 class Belongings(NamedTuple):
@@ -93,6 +97,7 @@ class LlamaRuntime:
         self._states = own.states
         self._formats = Formats(CLAIMS)
         self._embedder = LlamaEmbedder(link, facts.vocab_size, facts.ctx, facts.max_token_bytes)
+        self._ranker = LlamaRanker(link, facts.ctx, facts.max_token_bytes, facts.control_tokens)
         self._live = 0
         self._rates = Telemetry()
         link.child.on_death(self._clean_up)
@@ -181,6 +186,24 @@ class LlamaRuntime:
             return await embedder.embed(batch)
         finally:
             self._live -= 1
+
+    async def pairs(self, query: str, documents: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the tokens of the query with each document; see `base.Ranker.pairs`."""
+        return await self._ranking().pairs(query, documents)
+
+    async def rank(self, query: str, documents: Sequence[str]) -> Ranked:
+        """Score documents; see `base.Ranker.rank`."""
+        ranker = self._ranking()
+        self._live += 1
+        try:
+            return await ranker.rank(query, documents)
+        finally:
+            self._live -= 1
+
+    def _ranking(self) -> LlamaRanker:
+        self._check_alive()
+        checks.check_mode(self._key.options, "rank")
+        return self._ranker
 
     def _embedding(self) -> LlamaEmbedder:
         self._check_alive()

@@ -107,7 +107,7 @@ class LlamaServer:
         with Ports() as ports:
             try:
                 wanted = _launch(key, manifest, folder, settings.state_folder)
-                if not wanted.embeds:
+                if wanted.mode == "generate":
                     wanted = msgspec.structs.replace(wanted, batch=pace.step)
                 launch, program = await self._plan(wanted, settings, ports)
             except BaseException:
@@ -155,7 +155,8 @@ def _program(argv: tuple[str, ...], settings: StartSettings, stdin: bytes = b"")
 
 
 def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str) -> Launch:
-    options = key.options
+    options, says = key.options, key.options.mode == "generate"
+    _check_mode(key, manifest)
     secret, key_path = secrets.token_hex(32), folder / "key"
     key_path.touch(mode=0o600)
     key_path.write_text(secret)
@@ -170,15 +171,25 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str
         ctx=ctx,
         # Of two inputs in one step llama.cpp pools one over a part of its tokens: its vector has a
         # likeness of 0.82 to the one that the same input has alone.
-        slots=1 if options.mode == "embed" else options.slots,
-        # An input becomes a vector in one step or not at all.
-        batch=_whole_steps(ctx) if options.mode == "embed" and ctx else options.batch,
+        slots=options.slots if says else 1,
+        # An input becomes a vector, or a pair a score, in one step or not at all.
+        batch=options.batch if says or not ctx else _whole_steps(ctx),
         threads=options.threads,
         socket=str(folder / "llama.sock"),
         state_folder=state_folder,
         engine=options.engine,
-        embeds=options.mode == "embed",
+        mode=options.mode,
     )
+
+
+def _check_mode(key: RuntimeKey, manifest: Manifest) -> None:
+    """Refuse what llama.cpp would take, and read numbers that are not there."""
+    options, scores = key.options, manifest.tasks == ("rerank",)
+    if options.mode == "embed" and scores and not options.engine.pooling:
+        message = "The model scores documents: for vectors it needs a `pooling`."
+        raise fail("load_failed", message)
+    if options.mode == "rank" and manifest.tasks and not scores:
+        raise fail("load_failed", "The model has no part that scores documents.")
 
 
 def _whole_steps(ctx: int) -> int:

@@ -24,7 +24,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from roost.backends import checks
-from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
+from roost.backends.base import Prepared, Ranked, SlotUse, StartSettings, Telemetry
 from roost.backends.deltas import Deltas
 from roost.backends.formats import Format, Formats
 from roost.backends.llama_places import remove_folder
@@ -37,7 +37,7 @@ from roost.backends.scripted_prompts import (
     tokens_in,
 )
 from roost.backends.scripted_states import ScriptedStates
-from roost.backends.scripted_vectors import tokens_of, vector
+from roost.backends.scripted_vectors import pairs_of, ranked, tokens_of, vector
 from roost.core.events import (
     Delta,
     Failed,
@@ -61,6 +61,7 @@ CLAIMS = Capabilities(
     chat=True,
     completion=True,
     embeddings=True,
+    rerank=True,
     streaming=True,
     concurrent_streams=True,
     cancel=True,
@@ -227,6 +228,20 @@ class ScriptedRuntime:
         if not await self.pause(sum(map(len, batch)) * self._script.prefill_ms_per_token / 1000):
             raise fail("runtime_died", "The runtime ended before the vectors were made.")
         return tuple(map(vector, batch))
+
+    async def pairs(self, query: str, documents: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the bytes of the query with each document; see `base.Ranker.pairs`."""
+        self._check_alive()
+        checks.check_mode(self._key.options, "rank")
+        return pairs_of(query, documents, BOS, self._ctx)
+
+    async def rank(self, query: str, documents: Sequence[str]) -> Ranked:
+        """Score by how many bytes they have in common; see `base.Ranker.rank`."""
+        found = await self.pairs(query, documents)
+        checks.check_batch(found, VOCAB_SIZE, self._ctx)
+        if not await self.pause(sum(map(len, found)) * self._script.prefill_ms_per_token / 1000):
+            raise fail("runtime_died", "The runtime ended before the documents were scored.")
+        return ranked(found, BOS)
 
     async def telemetry(self) -> Telemetry:
         """Live sequences and the tokens that all slots hold."""

@@ -8,7 +8,7 @@ from itertools import chain, takewhile
 import msgspec
 
 from roost.backends.base import Prepared
-from roost.core.request import EmbedPrompt, GenerateRequest, TextPrompt, TokensPrompt
+from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
 from roost.text.control import ControlTokens
 from roost.text.endings import THINK_MARKS, Ending, Rendered
 from roost.text.offers import told
@@ -28,7 +28,7 @@ def tokens_in(request: GenerateRequest) -> tuple[tuple[int, ...], Rendered | Non
     if isinstance(prompt, TextPrompt):
         begin = () if prompt.bare else (BOS,)
         return (*begin, *_bytes(prompt.text)), None
-    assert not isinstance(prompt, EmbedPrompt), "those are refused by `check_request`"
+    assert isinstance(prompt, ChatPrompt), "others are refused by `check_request`"
     begun = prompt.messages[-1].content if prompt.continues else ""
     if prompt.continues:
         prompt = msgspec.structs.replace(prompt, messages=prompt.messages[:-1])

@@ -1,4 +1,4 @@
-"""DECIDER: vectors of texts without a model: near where texts have the same bytes."""
+"""DECIDER: vectors and scores of texts without a model: near where texts have the same bytes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from roost.backends import checks
+from roost.backends.base import Ranked
 
 SIZE = 16
 
@@ -27,3 +28,23 @@ def vector(tokens: tuple[int, ...]) -> tuple[float, ...]:
         counts[token % SIZE] += 1
     length = math.hypot(*counts)
     return tuple(count / length for count in counts)
+
+
+def pairs_of(
+    query: str, documents: Sequence[str], bos: int, ctx: int
+) -> tuple[tuple[int, ...], ...]:
+    """Give the bytes of the query and of each document, each behind a BOS; raises as `pairs`."""
+    checks.check_pairs(query, documents, (), 1, ctx)
+    found = tuple((bos, *query.encode(), bos, *one.encode()) for one in documents)
+    checks.check_lengths(found, 0, ctx)
+    return found
+
+
+def ranked(pairs: Sequence[tuple[int, ...]], bos: int) -> Ranked:
+    """Score how much alike the vectors of query and document are, from 0 to 1."""
+    scores = []
+    for pair in pairs:
+        middle = pair.index(bos, 1)
+        both = vector(pair[:middle]), vector(pair[middle:])
+        scores.append(sum(a * b for a, b in zip(*both, strict=True)))
+    return Ranked(tuple(scores), sum(map(len, pairs)))

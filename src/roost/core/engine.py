@@ -11,11 +11,14 @@ from roost.core.kv import CacheType
 Flash: TypeAlias = Literal["auto", "on", "off"]
 MemoryMap: TypeAlias = Literal["auto", "on", "off"]
 Pooling: TypeAlias = Literal["", "mean", "cls", "last"]
-Mode: TypeAlias = Literal["generate", "embed", "auto"]
-"""What a runtime is for: it says texts, or it makes a vector of each that it is given.
+Mode: TypeAlias = Literal["generate", "embed", "rank", "auto"]
+"""What a runtime is for: it says texts, makes a vector of each that it is given, or scores texts.
 
 `auto` is what its model is for; the key of a runtime says which.
 """
+
+_DOES = {"generate": "says texts", "embed": "makes vectors", "rank": "scores documents"}
+_LACKS = {"generate": "says no texts", "embed": "makes no vectors", "rank": "scores no documents"}
 
 CACHE_TYPES: tuple[CacheType, ...] = get_args(CacheType)
 
@@ -59,3 +62,8 @@ class Engine(msgspec.Struct, frozen=True, omit_defaults=True):
     def files(self) -> tuple[ExtraFile, ...]:
         """Files that it reads beside the model's own."""
         return (self.projector, *self.adapters) if self.projector else self.adapters
+
+
+def lack(own: Mode, asked: Mode) -> str:
+    """Say what a model of one mode does, and that it does not do what is asked."""
+    return f"{_DOES[own]} and {_LACKS[asked]}"

@@ -85,7 +85,8 @@ class Delta(msgspec.Struct, frozen=True, tag="delta", omit_defaults=True):
 class Vectors(msgspec.Struct, frozen=True, tag="vectors"):
     """Vectors of the inputs that come next, in their order; see `core.vectors` for `data`.
 
-    Each is `size` numbers. Only a request for vectors is answered by them.
+    Each is `size` numbers. Only a request for vectors is answered by them, or one for scores: there
+    each is one number.
     """
 
     size: int

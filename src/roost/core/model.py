@@ -118,6 +118,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     chat: bool = False
     completion: bool = False
     embeddings: bool = False
+    rerank: bool = False
     streaming: bool = False
     concurrent_streams: bool = False
     cancel: bool = False

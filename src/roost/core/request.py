@@ -8,6 +8,7 @@ import msgspec
 
 from roost.core.allowance import Account
 from roost.core.compacted import Compacted
+from roost.core.engine import Mode
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
 
@@ -108,7 +109,24 @@ class EmbedPrompt(msgspec.Struct, frozen=True, tag="embed", omit_defaults=True):
     dimensions: int = 0
 
 
-Prompt: TypeAlias = ChatPrompt | TextPrompt | TokensPrompt | EmbedPrompt
+class RankPrompt(msgspec.Struct, frozen=True, tag="rank"):
+    """Documents, at least one, each to be scored by how well it answers a query."""
+
+    query: str
+    documents: tuple[str, ...]
+
+
+Prompt: TypeAlias = ChatPrompt | TextPrompt | TokensPrompt | EmbedPrompt | RankPrompt
+
+
+def mode_for(prompt: Prompt) -> Mode:
+    """Say what a model has to be for, to be asked this."""
+    match prompt:
+        case EmbedPrompt():
+            return "embed"
+        case RankPrompt():
+            return "rank"
+    return "generate"
 
 
 class Sampling(msgspec.Struct, frozen=True):

@@ -64,6 +64,14 @@ class VectorOptions(msgspec.Struct, frozen=True):
     base64: bool = False
 
 
+class ScoreOptions(msgspec.Struct, frozen=True):
+    """How a client wants its scores: the `top` best of `count` documents, with them or without."""
+
+    count: int
+    top: int
+    documents: tuple[str, ...] = ()
+
+
 class ReplyOptions(msgspec.Struct, frozen=True):
     """How the client wants its answer.
 
@@ -72,7 +80,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     the answers that are asked for, to all prompts together. With `echo` each repeats its prompt.
     `thoughts` is whether the model's thoughts are told, `wishes` what else is asked of a response,
     `stay` what is asked for the model itself.
-    `vectors` says how those are wanted, None where texts are.
+    `vectors` says how those are wanted, and `scores` how those are; None where texts are.
     """
 
     stream: bool = False
@@ -85,6 +93,7 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     echo: bool = False
     stay: Stay | None = None
     vectors: VectorOptions | None = None
+    scores: ScoreOptions | None = None
 
 
 class Translated(msgspec.Struct, frozen=True):

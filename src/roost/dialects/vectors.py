@@ -1,9 +1,11 @@
-"""MACHINE: vectors of one request, in whatever API it was asked: how to ask, and what came.
+"""MACHINE: vectors, or scores, of one request in whatever API: how to ask, and what came.
 
-request = embedding_request(model, EmbedPrompt(inputs))      for a dialect's reader
-vectors = Collected(len(inputs))                             for its whole voice, with every
-usage = vectors.event(event)                                 event until it gives the usage
-[numbers(row) for row in vectors.rows()]
+    request = embedding_request(model, EmbedPrompt(inputs))      for a dialect's reader
+    vectors = Collected(len(inputs))                             for its whole voice, with every
+    usage = vectors.event(event)                                 event until it gives the usage
+    [numbers(row) for row in vectors.rows()]
+
+Scores come as vectors of one number.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ import msgspec
 
 from roost.core.events import Failed, Finished, StreamEvent, Usage, Vectors
 from roost.core.ids import ModelId
-from roost.core.request import EmbedPrompt, GenerateRequest
+from roost.core.request import EmbedPrompt, GenerateRequest, RankPrompt
 from roost.core.vectors import FLOAT_BYTES, numbers
 from roost.errors import RoostError, fail
 
 _encode = msgspec.json.Encoder().encode
 
 
-def embedding_request(model: ModelId, prompt: EmbedPrompt) -> GenerateRequest:
-    """Ask for vectors; no token is generated, and 1 is the least that there is to ask for."""
+def embedding_request(model: ModelId, prompt: EmbedPrompt | RankPrompt) -> GenerateRequest:
+    """Ask for vectors or scores; no token is generated, and 1 is the least there is to ask for."""
     return GenerateRequest(model, prompt, max_tokens=1)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from roost.core import vectors
-from roost.core.engine import Mode
+from roost.core.engine import Mode, lack
 from roost.core.ids import ModelId, NodeId
 from roost.core.request import (
     ChatPrompt,
@@ -19,6 +19,7 @@ from roost.core.request import (
     Grammar,
     JsonAny,
     JsonSchema,
+    RankPrompt,
 )
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
@@ -28,14 +29,19 @@ NAMED_MAX = 5
 
 
 class Need(NamedTuple):
-    """What only some backends can do: a capability, the field that asks for it, a word for it."""
+    """What only some backends can do: a capability, the field that asks for it, a word for it.
+
+    `mode` is what a model has to be for.
+    """
 
     capability: str
     param: str
     word: str
+    mode: Mode = "generate"
 
 
-EMBEDDINGS = Need("embeddings", "model", "vectors of texts")
+EMBEDDINGS = Need("embeddings", "model", "vectors of texts", "embed")
+RERANK = Need("rerank", "model", "scores of documents", "rank")
 CHAT = Need("chat", "messages", "chats")
 COMPLETION = Need("completion", "prompt", "completions of raw prompts")
 LOGPROBS = Need("logprobs", "logprobs", "log probabilities")
@@ -49,6 +55,8 @@ def needs_of(request: GenerateRequest) -> tuple[Need, ...]:
     """Say what a request needs beyond what every backend does."""
     if isinstance(request.prompt, EmbedPrompt):
         return (EMBEDDINGS,)
+    if isinstance(request.prompt, RankPrompt):
+        return (RERANK,)
     held_to = request.constraint
     asked = (
         (CHAT, isinstance(request.prompt, ChatPrompt)),
@@ -71,11 +79,12 @@ class _Ability(NamedTuple):
     mode: Mode
     sizes: tuple[int, ...]
 
-    def lacks(self, wanted: set[str]) -> bool:
+    def lacks(self, needs: tuple[Need, ...]) -> bool:
         """Whether it certainly cannot do all of that."""
-        if (EMBEDDINGS.capability in wanted) != (self.mode == "embed"):
+        if any(need.mode != self.mode for need in needs):
             return True
-        return self.claims is not None and not wanted <= self.claims
+        claims = self.claims
+        return claims is not None and any(need.capability not in claims for need in needs)
 
 
 class Verdict(NamedTuple):
@@ -149,22 +158,21 @@ class Abilities:
     def _verdict(
         self, model: ModelId, needs: tuple[Need, ...], having: list[tuple[NodeId, _Ability]]
     ) -> Verdict:
-        wanted = {need.capability for need in needs}
-        lacking = [(node, ability) for node, ability in having if ability.lacks(wanted)]
+        lacking = [(node, ability) for node, ability in having if ability.lacks(needs)]
         if len(lacking) < len(having):
             return Verdict(unfit=frozenset(node for node, _ in lacking))
         _, ability = lacking[0]
         claims = ability.claims or frozenset()
         missing = next((need for need in needs if need.capability not in claims), needs[0])
-        return Verdict(_refused(model, missing, ability, self._able(wanted)))
+        return Verdict(_refused(model, missing, ability, self._able(needs)))
 
-    def _able(self, wanted: set[str]) -> list[ModelId]:
+    def _able(self, needs: tuple[Need, ...]) -> list[ModelId]:
         """List models of which all of that can be asked, by name."""
         found = {
             model
             for models in self._nodes.values()
             for model, ability in models.items()
-            if ability.claims is not None and not ability.lacks(wanted)
+            if ability.claims is not None and not ability.lacks(needs)
         }
         return sorted(found)[:NAMED_MAX]
 
@@ -177,11 +185,9 @@ def _ability(offer: ModelOffer, claims: frozenset[str] | None) -> _Ability:
 
 def _refused(model: ModelId, need: Need, ability: _Ability, able: list[ModelId]) -> Failure:
     param = need.param
-    if ability.mode == "embed" and need is not EMBEDDINGS:
-        why = f"The model `{model}` makes vectors and says no texts (its `mode` is embed)."
-        param = "model"
-    elif ability.mode != "embed" and need is EMBEDDINGS:
-        why = f"The model `{model}` says texts and makes no vectors (its `mode` is generate)."
+    if ability.mode != need.mode:
+        what = lack(ability.mode, need.mode)
+        why, param = f"The model `{model}` {what} (its `mode` is {ability.mode}).", "model"
     elif need is CHAT and not ability.has_template:
         why = f"The model `{model}` has no chat template: it can complete text, but it cannot chat."
     else:

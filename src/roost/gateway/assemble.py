@@ -245,6 +245,7 @@ class Gateway:
         routes.add("POST", f"{MESSAGES}/count_tokens", self._generation.count)
         routes.add("POST", RESPONSES, self._generation.responses)
         routes.add("POST", "/v1/embeddings", self._generation.embeddings)
+        routes.add("POST", "/v1/rerank", self._generation.rerank)
         self._responses.add_to(routes)
         routes.add("POST", "/api/chat", self._generation.ollama_chat)
         routes.add("POST", "/api/generate", self._generation.ollama_generate)

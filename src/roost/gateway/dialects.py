@@ -20,6 +20,7 @@ from roost.dialects.openai_completions_reply import (
     completion_ends,
 )
 from roost.dialects.openai_embeddings import EmbeddingsBody
+from roost.dialects.rerank import RerankBody
 from roost.dialects.responses_reply import ResponseBody, ResponseStream
 from roost.dialects.tokens import PromptTold
 from roost.gateway.chorus import Ends
@@ -70,8 +71,9 @@ OLLAMA_GENERATE = Dialect(
     partial(OllamaBody, shape="generate"),
     manner=_LINES,
 )
-# Vectors are never streamed; what is told of a failure is told as to every client of this API.
+# Neither is ever streamed; what is told of a failure is told as to every client of OpenAI's API.
 EMBEDDINGS = Dialect("openai", "embeddings", "embd-", ChatStream, EmbeddingsBody, mode="embed")
+RERANK = Dialect("openai", "rerank", "rerank-", ChatStream, RerankBody, mode="rank")
 OLLAMA_EMBED = Dialect(
     "ollama",
     "ollama_embed",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from roost.core.request import ChatPrompt, EmbedPrompt, GenerateRequest, Terms
+from roost.core.request import ChatPrompt, GenerateRequest, Terms, mode_for
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.said import said_for
 from roost.gateway.asked import (
@@ -120,8 +120,8 @@ def settled(terms: Terms, request: GenerateRequest) -> Terms:
     """Leave out of the terms what cannot be had with this request."""
     prompt = request.prompt
     calls = isinstance(prompt, ChatPrompt) and prompt.offer is not None
-    if isinstance(prompt, EmbedPrompt):
-        # Until the last vector nothing has been said: the whole is made anew, whoever asks how.
+    if mode_for(prompt) != "generate":
+        # Until the last of them nothing has been said: the whole is made anew, whoever asks how.
         return msgspec.structs.replace(terms, on_loss="error")
     if request.constraint is None and not calls and not request.counts:
         return terms

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.core.events import Finished, Usage
-from roost.core.request import ChatPrompt, EmbedPrompt, GenerateRequest, Message, Terms
+from roost.core.request import (
+    ChatPrompt,
+    EmbedPrompt,
+    GenerateRequest,
+    Message,
+    RankPrompt,
+    Terms,
+)
 from roost.dialects.choice import Choice
 from roost.dialects.responses_request import going_on
 from roost.errors import Failure, RoostError, fail
@@ -29,6 +36,7 @@ from roost.gateway.dialects import (
     OLLAMA_EMBED,
     OLLAMA_EMBEDDINGS,
     OLLAMA_GENERATE,
+    RERANK,
     RESPONSES,
     TEMPLATE,
     TOKENIZE,
@@ -157,6 +165,10 @@ class Generation:
         """POST /v1/embeddings."""
         self._begin(call, EMBEDDINGS)
 
+    def rerank(self, call: Call) -> None:
+        """POST /v1/rerank."""
+        self._begin(call, RERANK)
+
     def use(self, settings: GenerationSettings) -> None:
         """Serve what comes from now on by these."""
         self._settings = settings
@@ -258,14 +270,17 @@ class Generation:
         return _Asked(dialect, sent, terms, held, talk_of(terms, session), own)
 
     def _check_inputs(self, request: GenerateRequest) -> None:
-        prompt, most = request.prompt, self._settings.inputs_max
-        if isinstance(prompt, EmbedPrompt) and len(prompt.inputs) > most:
+        prompt, most, count, param = request.prompt, self._settings.inputs_max, 0, "input"
+        if isinstance(prompt, EmbedPrompt):
             count = len(prompt.inputs)
+        elif isinstance(prompt, RankPrompt):
+            count, param = len(prompt.documents), "documents"
+        if count > most:
             message = (
-                f"'input' has {count} inputs, of which {most} are taken in one request "
+                f"'{param}' has {count} texts, of which {most} are taken in one request "
                 "(`embed.inputs_max`). Send them in several."
             )
-            raise fail("bad_request", message, param="input")
+            raise fail("bad_request", message, param=param)
 
     def _arrive(self, call: Call, asked: _Asked) -> None:
         sent, terms, relay = asked.sent, asked.terms, self._settings.relay

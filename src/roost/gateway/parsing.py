@@ -16,6 +16,7 @@ from roost.core.request import (
     EmbedPrompt,
     GenerateRequest,
     Prompt,
+    RankPrompt,
     TextPrompt,
     TokensPrompt,
 )
@@ -30,6 +31,7 @@ from roost.dialects.openai_chat import read_chat
 from roost.dialects.openai_completions import read_completion
 from roost.dialects.openai_embeddings import read_embeddings
 from roost.dialects.openai_options import ReplyOptions, Translated
+from roost.dialects.rerank import read_rerank
 from roost.dialects.responses_request import read_response
 from roost.dialects.tokens import read_detokenize, read_template, read_tokenize
 from roost.errors import Failure, RoostError, fail
@@ -50,6 +52,7 @@ Api: TypeAlias = Literal[
     "tokenize",
     "detokenize",
     "apply_template",
+    "rerank",
 ]
 
 TOKEN_BYTES = 4
@@ -78,6 +81,7 @@ READERS: dict[Api, Reader] = {
     "tokenize": read_tokenize,
     "detokenize": read_detokenize,
     "apply_template": read_template,
+    "rerank": read_rerank,
 }
 
 TAGGING: frozenset[Api] = frozenset(
@@ -175,6 +179,9 @@ def measured(prompt: Prompt, sharer: TenantId, model: ModelId) -> Measured:
         case EmbedPrompt(inputs):
             # Each of them has to fit a context, and not all of them together: no exact length.
             return Measured(size_bytes=sum(map(_size_bytes, inputs)))
+        case RankPrompt(query, documents):
+            asked = _size_bytes(query)
+            return Measured(size_bytes=sum(asked + _size_bytes(one) for one in documents))
 
 
 def _size_bytes(one: str | tuple[int, ...]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from roost.backends.base import Prepared
 from roost.core import vectors
 from roost.core.ids import ModelId
-from roost.core.request import EmbedPrompt
+from roost.core.request import EmbedPrompt, mode_for
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node import refusals
@@ -26,8 +26,8 @@ def why_not(
     if offer is None:
         return no_model(model)
     prompt = message.request.prompt
-    if isinstance(prompt, EmbedPrompt) != (offer.mode == "embed"):
-        return refusals.other_mode(offer.mode)
+    if mode_for(prompt) != offer.mode:
+        return refusals.other_mode(offer.mode, mode_for(prompt))
     if isinstance(prompt, EmbedPrompt) and (
         no_size := vectors.why_not(prompt.dimensions, offer.vector_sizes)
     ):
@@ -51,4 +51,7 @@ def too_long(ready: Prepared, prompt_max: int | None, vectors_max: int) -> Failu
     count, inputs = len(ready.tokens), sum(map(len, ready.inputs))
     if prompt_max is not None and count > prompt_max:
         return refusals.too_long(count, prompt_max)
-    return refusals.inputs_too_long(inputs, vectors_max) if inputs > vectors_max else None
+    if inputs <= vectors_max:
+        return None
+    param = "input" if isinstance(ready.request.prompt, EmbedPrompt) else "documents"
+    return refusals.inputs_too_long(inputs, vectors_max, param)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.core.engine import Mode
+from roost.core.engine import Mode, lack
 from roost.errors import Failure
 
 DRAINING = Failure("draining", "the node is shutting down")
@@ -37,21 +37,18 @@ def too_long(count: int, most: int) -> Failure:
     return Failure("context_length_exceeded", text)
 
 
-def inputs_too_long(count: int, most: int) -> Failure:
+def inputs_too_long(count: int, most: int, param: str) -> Failure:
     """The inputs that vectors are to be made of are more than the node takes at once."""
     text = (
         f"The inputs have {count} tokens together, of which {most} are taken in one request "
         "(`embed.tokens_max`). Send them in several."
     )
-    return Failure("context_length_exceeded", text, param="input")
+    return Failure("context_length_exceeded", text, param=param)
 
 
-def other_mode(mode: Mode) -> Failure:
+def other_mode(own: Mode, asked: Mode) -> Failure:
     """The model's runtime is for something else than what is asked of it."""
-    what = "says texts and makes no vectors"
-    if mode == "embed":
-        what = "makes vectors and says no texts"
-    return Failure("unsupported", f"The model {what} (`mode`).", param="model")
+    return Failure("unsupported", f"The model {lack(own, asked)}.", param="model")
 
 
 def is_death(failure: Failure) -> bool:

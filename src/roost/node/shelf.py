@@ -200,7 +200,7 @@ class Shelf:
         backend = self._backend_name(model)
         key = self._key(model, backend)
         found = footprint_of(model, plan_of(key.options))
-        says = key.options.mode == "generate"
+        says, embeds = key.options.mode == "generate", key.options.mode == "embed"
         return ModelOffer(
             model=model.id,
             slots=self._options(model).slots,
@@ -220,7 +220,7 @@ class Shelf:
             device=self._memories.get(backend, HOST),
             architecture=model.architecture,
             mode=key.options.mode,
-            vector_sizes=() if says else self._vector_sizes(model),
+            vector_sizes=self._vector_sizes(model) if embeds else (),
         )
 
     def _backend_name(self, model: Manifest) -> str:
@@ -256,8 +256,9 @@ def mode_of(model: Manifest, wanted: Mode) -> Mode:
     """Say what a runtime of a model is for: what was asked for, or else what the model is for."""
     if wanted != "auto":
         return wanted
-    says = not model.tasks or "chat" in model.tasks or "completion" in model.tasks
-    return "generate" if says else "embed"
+    if not model.tasks or "chat" in model.tasks or "completion" in model.tasks:
+        return "generate"
+    return "embed" if "embeddings" in model.tasks else "rank"
 
 
 def plan_of(options: RuntimeOptions) -> KvPlan:

@@ -2,7 +2,8 @@
 
 A request for vectors is prepared and run like any other, in a slot of its own, so that limits,
 deadlines, cancellation and drain are those of any request. Its inputs are given to the runtime a
-few at a time: each batch is a sign of life, and a place where who has left is left.
+few at a time: each batch is a sign of life, and a place where who has left is left. Scores of
+documents are vectors of one number.
 """
 
 from __future__ import annotations
@@ -10,26 +11,29 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from roost.backends.base import EMBED_BATCH_MAX, Embedder, Prepared, Runtime, SlotUse
+from roost.backends.base import Embedder, Prepared, Ranker, Runtime, SlotUse
 from roost.core.events import Finished, Started, StreamEvent, Usage, Vectors
-from roost.core.request import EmbedPrompt, GenerateRequest
+from roost.core.request import EmbedPrompt, GenerateRequest, RankPrompt
 from roost.core.vectors import packed, shortened
-from roost.errors import fail
+from roost.errors import RoostError, fail
 from roost.node import trimming, words
 
 BATCH_TOKENS = 2048
-"""Tokens of a batch, one longer input aside: a fraction of a second on a small machine."""
+BATCH_INPUTS = 16
+"""Of a batch, one longer input aside: less than a second on a small machine that others use too."""
 
 
 async def prepared(runtime: Runtime, request: GenerateRequest) -> Prepared:
-    """Make a request ready; raises what `Runtime.prepare` and `Embedder.tokenize` raise."""
-    prompt = request.prompt
+    """Make a request ready; raises what `prepare`, `tokenize` and `pairs` of a runtime raise."""
     if words.are_wanted(request):
         return await words.prepared(runtime, request)
-    if not isinstance(prompt, EmbedPrompt):
-        return await trimming.prepared(runtime.prepare, request)
-    inputs = await _embedder(runtime).tokenize(prompt.inputs)
-    return Prepared(request, (), 0, inputs=inputs)
+    match request.prompt:
+        case EmbedPrompt(inputs):
+            return Prepared(request, (), 0, inputs=await _embedder(runtime).tokenize(inputs))
+        case RankPrompt(query, documents):
+            pairs = await _ranker(runtime).pairs(query, documents)
+            return Prepared(request, (), 0, inputs=pairs)
+    return await trimming.prepared(runtime.prepare, request)
 
 
 @asynccontextmanager
@@ -41,35 +45,46 @@ async def opened(
         async with runtime.open(ready, use) as events:
             yield events
         return
-    async with aclosing(_made(_embedder(runtime), ready, use)) as made:
+    async with aclosing(_made(runtime, ready, use)) as made:
         yield made
 
 
 def batches(
-    inputs: Sequence[tuple[int, ...]], tokens: int = BATCH_TOKENS, most: int = EMBED_BATCH_MAX
-) -> Iterator[Sequence[tuple[int, ...]]]:
+    inputs: Sequence[tuple[int, ...]], tokens: int = BATCH_TOKENS, most: int = BATCH_INPUTS
+) -> Iterator[range]:
     """Cut inputs, in their order, into batches of so many tokens and inputs, or one longer one."""
     begin, size = 0, 0
     for place, one in enumerate(inputs):
         if place > begin and (size + len(one) > tokens or place - begin >= most):
-            yield inputs[begin:place]
+            yield range(begin, place)
             begin, size = place, 0
         size += len(one)
     if begin < len(inputs):
-        yield inputs[begin:]
+        yield range(begin, len(inputs))
 
 
 async def _made(
-    embedder: Embedder, ready: Prepared, use: SlotUse
+    runtime: Runtime, ready: Prepared, use: SlotUse
 ) -> AsyncGenerator[StreamEvent, None]:
-    prompt = ready.request.prompt
-    assert isinstance(prompt, EmbedPrompt), "nobody else has inputs"
-    count = sum(map(len, ready.inputs))
-    yield Started(count, 0, use.slot)
+    yield Started(sum(map(len, ready.inputs)), 0, use.slot)
+    spent = 0
     for batch in batches(ready.inputs):
-        vectors = await embedder.embed(batch)
-        yield _said(_cut(vectors, prompt.dimensions))
-    yield Finished("stop", Usage(prompt_tokens=count))
+        vectors, tokens = await _batch(runtime, ready, slice(batch.start, batch.stop))
+        spent += tokens
+        yield vectors
+    yield Finished("stop", Usage(prompt_tokens=spent))
+
+
+async def _batch(runtime: Runtime, ready: Prepared, part: slice) -> tuple[Vectors, int]:
+    """Work on some of the inputs: their vectors, and the tokens that it took."""
+    prompt = ready.request.prompt
+    if isinstance(prompt, RankPrompt):
+        found = await _ranker(runtime).rank(prompt.query, prompt.documents[part])
+        return _said([(score,) for score in found.scores]), found.tokens
+    assert isinstance(prompt, EmbedPrompt), "nobody else has inputs"
+    inputs = ready.inputs[part]
+    vectors = await _embedder(runtime).embed(inputs)
+    return _said(_cut(vectors, prompt.dimensions)), sum(map(len, inputs))
 
 
 def _cut(vectors: Sequence[Sequence[float]], size: int) -> Sequence[Sequence[float]]:
@@ -89,6 +104,15 @@ def _said(vectors: Sequence[Sequence[float]]) -> Vectors:
 
 def _embedder(runtime: Runtime) -> Embedder:
     if not isinstance(runtime, Embedder):
-        name = runtime.key.backend
-        raise fail("unsupported", f"The backend {name} makes no vectors.", param="model")
+        raise _unable(runtime, "makes no vectors")
     return runtime
+
+
+def _ranker(runtime: Runtime) -> Ranker:
+    if not isinstance(runtime, Ranker):
+        raise _unable(runtime, "scores no documents")
+    return runtime
+
+
+def _unable(runtime: Runtime, what: str) -> RoostError:
+    return fail("unsupported", f"The backend {runtime.key.backend} {what}.", param="model")

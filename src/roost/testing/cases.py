@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from roost.testing import answers, continuations, embeddings, formats, lifetimes, refusals, states
+from roost.testing import (
+    answers,
+    continuations,
+    embeddings,
+    formats,
+    lifetimes,
+    rankings,
+    refusals,
+    states,
+)
 from roost.testing.stand import Stand
 
 
@@ -31,6 +40,7 @@ CANCEL = ("completion", "cancel")
 STATE = ("completion", "state", "prefix_cache")
 TWO = ("completion", "concurrent_streams")
 VECTORS = ("embeddings",)
+SCORES = ("rerank",)
 JSON = ("completion", "json_schema")
 REPLAY = ("completion", "replay")
 CASES = (
@@ -92,6 +102,8 @@ CASES = (
     Case("bad inputs are refused", 14, embeddings.bad_inputs_are_refused, VECTORS),
     Case("modes are apart", 14, embeddings.modes_are_apart, (*VECTORS, "completion")),
     Case("leaving leaves nothing", 14, embeddings.leaving_leaves_nothing, VECTORS),
+    Case("documents are scored", 15, rankings.documents_are_scored, SCORES),
+    Case("bad documents are refused", 15, rankings.bad_documents_are_refused, SCORES),
     Case("control tokens stay text", 0, refusals.control_tokens_stay_text, ("completion", "chat")),
     Case("one BOS", 0, refusals.one_bos),
     Case("log probabilities add up", 0, answers.logprobs_add_up, ("completion", "logprobs")),
