@@ -9,7 +9,7 @@ ENGINES := .venv/stamp-engines
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-engines test-drills test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming demo docs format clean
+.PHONY: help install check test test-engines test-drills test-web test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
 
 test: $(STAMP) ## the default test run, real model included
 	$(BIN)/python -m pytest -m "engine and not long"
-	$(BIN)/python -m pytest -m "not engine and not drill" -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -m "not engine and not drill and not web" -n $(JOBS) --dist worksteal
 
 $(ENGINES): $(STAMP) tests/engines/constraints.txt
 	@echo "installing engines into .venv (once, about 1.5 GB)"
@@ -49,6 +49,10 @@ test-engines: $(ENGINES) ## what takes long with real engines
 
 test-drills: $(STAMP) ## every drill in its short form, on real processes
 	$(BIN)/python -m pytest -m drill
+
+test-web: $(STAMP) ## the web pages in headless Chromium, and their scripts in Node
+	@tests/web/install.sh
+	$(BIN)/python -m pytest -m web
 
 test-fast: $(STAMP) ## what can be tested in seconds
 	$(BIN)/python -m pytest -q -m "not slow and not engine"

@@ -4,6 +4,7 @@
 //
 // An answer is complete only where its last event says so: a stream that just ends was cut.
 
+const LEAST_MS = 100;
 const STATES = [
   [/^queued (\d+)\/(\d+)(?:, about (\d+) s)?/, queued],
   [/^loading (\d+) %/, (found) => `The model is being loaded: ${found[1]} %`],
@@ -116,11 +117,11 @@ export class Answer {
     }
   }
 
-  /** Tokens a second, from the first word to the last; null while that is not known. */
+  /** Tokens a second, from the first word to the last; null where that was too short to tell. */
   get rate() {
     const tokens = (this.usage?.completion_tokens ?? 0) - 1;
     const passedMs = (this.lastMs ?? 0) - (this.firstMs ?? 0);
-    return tokens > 0 && passedMs > 0 ? (1000 * tokens) / passedMs : null;
+    return tokens > 0 && passedMs >= LEAST_MS ? (1000 * tokens) / passedMs : null;
   }
 
   /** What is kept of it. */

@@ -105,8 +105,9 @@ async function loadModels() {
   try {
     await models.load();
     get("trouble").hidden = true;
-    if (chat.talk && chat.talk.messages.length === 0 && chat.talk.model === "") {
+    if (chat.talk?.model === "") {
       chat.talk.model = models.usual;
+      models.show(chat.talk.model);
     }
     greet();
   } catch (error) {
@@ -234,7 +235,11 @@ function listen() {
   }
   document.addEventListener("keydown", keyboard);
   addEventListener("hashchange", route);
-  addEventListener("pagehide", () => chat.saveAll());
+  addEventListener("pagehide", () => chat.leave());
+  addEventListener("pageshow", (event) => {
+    // Brought back as it was when it went: without the answers that were on their way then.
+    if (event.persisted) route();
+  });
   addEventListener("storage", (event) => elsewhere(idOf(event.key)));
   document.addEventListener("visibilitychange", loadModels);
 }
@@ -265,6 +270,6 @@ function elsewhere(id) {
 
 listen();
 models.show();
-await loadModels();
 route();
+loadModels();
 setInterval(loadModels, MODELS_MS);

@@ -90,9 +90,14 @@ export class Chat {
     }
   }
 
-  /** Keeps what has come so far, of every answer: the page may be about to go. */
-  saveAll() {
-    for (const running of this.runs.values()) this.keep(running.talk);
+  /** The page goes: what has come so far is kept, as answers that were still on their way. */
+  leave() {
+    for (const running of this.runs.values()) {
+      running.dropped = true;
+      running.message.ending = "open";
+      this.shelf.save(running.talk);
+      running.run.stop();
+    }
   }
 
   answer(begun) {
@@ -127,9 +132,9 @@ export class Chat {
 
   ended(running, answer) {
     const { talk, message, dropped } = running;
-    Object.assign(message, answer.kept());
     this.runs.delete(talk.id);
     if (dropped) return;
+    Object.assign(message, answer.kept());
     talk.updated = Date.now();
     this.keep(talk);
     if (talk === this.talk) {

@@ -25,6 +25,7 @@ export function question({ title, text = "", fields = [], yes, danger = false })
   dialog.showModal();
   // Where something is destroyed, Enter alone does not do it.
   if (danger) no.focus();
+  else inputs[0]?.input.select();
   return new Promise((resolve) => {
     no.addEventListener("click", () => dialog.close());
     form.addEventListener("submit", (event) => {

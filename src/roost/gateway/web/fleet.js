@@ -113,9 +113,10 @@ export class FleetView {
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       const since = this.view === null ? "" : " What is shown is from before that.";
-      write(this.status, `${error.message}${since} Trying again.`);
+      const refused = error.status === 401;
+      write(this.status, `${error.message}${since}${refused ? "" : " Trying again."}`);
       toned(this.status, "when", "bad");
-      if (error.status === 401) {
+      if (refused) {
         this.onkey();
         return;
       }

@@ -102,7 +102,8 @@ async function offered() {
     if (names.length > 0 && !names.includes(get("model").value)) get("model").value = names[0];
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    // Whoever asks will hear it, with the reason.
+    // Whatever else is wrong, whoever asks will hear it with the reason.
+    if (error.status === 401 && (await askForKeys(error.message))) await offered();
   }
 }
 
