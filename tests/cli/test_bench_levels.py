@@ -33,6 +33,26 @@ def test_a_sweep_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert all("ttft_ms" in level for level in levels)
 
 
+def test_a_ramp_ends_at_its_knee(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first level at which half was refused is the last; that there is none is said too."""
+    parts = (*[Part()] * 8, *[Part(status=429)] * 4)
+    with stub(*parts) as url:
+        common = [*words("stress", url), "--max-concurrency", "9", "--requests-per-step", "4"]
+        assert run([*common, "--step", "1"]) == 0
+        told = capsys.readouterr().out
+        assert [line.split()[:4] for line in told.splitlines()[1:-1]] == [
+            ["1", "4", "0", "0"],
+            ["2", "4", "0", "0"],
+            ["3", "0", "4", "0"],
+        ]
+        assert told.splitlines()[-1] == "knee: 3 users"
+        assert run([*common, "--max-concurrency", "2", "--step", "1", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["knee"] is None
+        # What has been played by now leaves four refusals: nothing is answered.
+        assert run([*common, "--max-concurrency", "1", "--step", "1"]) == 1
+    assert capsys.readouterr().out.endswith("knee: 1 users\n")
+
+
 def test_a_capacity_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     """For each bound; at least, where nothing broke it."""
     with stub(Part()) as url:
@@ -66,6 +86,12 @@ def test_a_comparison_is_a_ratio(capsys: pytest.CaptureFixture[str]) -> None:
         ("sweep", ["--rates", "0"], "above 0"),
         ("sweep", ["--rates", "inf"], "above 0"),
         ("sweep", ["--levels", "1.5"], "whole users"),
+        ("stress", ["--step", "0"], "--step has to be at least 1"),
+        ("stress", ["--step", "64"], "--max-concurrency not below it"),
+        ("stress", ["--step", "1", "--max-concurrency", "5000"], "larger --step"),
+        ("stress", ["--requests-per-step", "0"], "at least 1"),
+        ("stress", ["--stop-reject-rate", "0"], "above 0"),
+        ("stress", ["--stop-reject-rate", "nan"], "above 0"),
         ("capacity", ["--users-most", "0"], "at least 1"),
         ("capacity", ["--requests", "0"], "at least 1"),
         ("capacity", ["--fail-on", "x=1"], "no figure is called"),

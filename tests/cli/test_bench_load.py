@@ -42,6 +42,18 @@ def test_people_read_losses_first(capsys: pytest.CaptureFixture[str]) -> None:
         assert run([*words[:3], url, *words[4:]]) == 1
 
 
+@pytest.mark.parametrize(("more", "code"), [([], 0), (["--fail-on", "error_rate=0"], 1)])
+def test_failures_are_figures_and_a_bound_makes_them_an_exit_code(
+    more: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was measured was measured: who wants no failure says so."""
+    with stub(Part(), Part(ending="cut")) as url:
+        words = ["bench", "load", "--url", url, "--model", "m", "--users", "1", "--requests", "2"]
+        assert run([*words, "--json", *more]) == code
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ok"], told["failed"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
@@ -97,3 +109,11 @@ def test_kinds_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) 
         bench.main(["--help"])
     told = capsys.readouterr().out
     assert all(kind in told for kind in bench.KINDS)
+
+
+def test_what_a_gateway_costs_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stub and its client are in C, so that they are not what is measured."""
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SystemExit) as ended:
+        run(["bench", "gateway", "--only", "roost"])
+    assert "C compiler is needed" in str(ended.value.code)

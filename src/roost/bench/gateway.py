@@ -142,7 +142,7 @@ def _timed(command: list[str]) -> float:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m roost.bench.gateway", description=__doc__)
+    parser = argparse.ArgumentParser(prog="roost bench gateway", description=__doc__)
     parser.add_argument("--long", action="store_true", help="more and longer blocks (minutes)")
     parser.add_argument("--rounds", type=int, help="rounds of A B … B A per load")
     parser.add_argument("--block-s", type=float, help="seconds per block")
@@ -200,9 +200,9 @@ def run(options: argparse.Namespace) -> list[report.Bar]:
     return report.bars(blocks, help_ratio(), dice)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the goals come last."""
-    options = parse()
+    options = parse(arguments)
     ends_by_term()
     bars = run(options)
     for bar in bars:

@@ -13,8 +13,10 @@ Measure a server of the OpenAI dialect, roost or another one. `roost bench KIND 
 KINDS = {
     "load": "one load, open or closed: what came of it, and how long it took",
     "sweep": "one load after the other, each heavier",
+    "stress": "more and more users, up to where most are refused",
     "capacity": "the most users that a server carries",
     "compare": "two servers in turn, and the ratio of their figures",
+    "gateway": "what a gateway costs: CPU per request and per event, before a stub",
     "report": "results side by side, as one page or a table",
 }
 

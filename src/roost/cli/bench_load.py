@@ -12,8 +12,9 @@ DESCRIPTION = """\
 Ask a server of the OpenAI dialect for streamed chats, and say what came of it. --rate is an open
 loop: times are fixed in advance and kept, however long answers take. --users is a closed one: each
 asks again when it has its answer. --trace plays recorded traffic. Latencies count from when a
-request was due. An answer without its end is a failure, whatever the server says. Only ask servers
-that are yours to load.
+request was due. An answer without its end is a failure, whatever the server says. Failures are
+figures: the exit code is 1 where a bound of --fail-on was broken or nothing at all was answered, so
+a script that wants none says --fail-on error_rate=0. Only ask servers that are yours to load.
 """
 
 
