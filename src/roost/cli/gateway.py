@@ -45,6 +45,7 @@ FLEET_ONLY = (
     "stream.keepalive_s",
     "retry.redispatch_per_node",
     "replay.",
+    "otel.",
 )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from roost.cli.aliases import read_aliases
 from roost.cli.conversation_parts import archive_settings, handover_settings, infer_settings
 from roost.cli.guest_parts import guest_settings
+from roost.core.trace import TracingSettings
 from roost.errors import fail
 from roost.fleet.allowances import AllowanceSettings
 from roost.fleet.idempotency import IdempotencySettings
@@ -77,6 +78,7 @@ GATEWAY_SETTINGS = (
     "session.",
     "receipts.",
     "telemetry.",
+    "otel.",
     "conversations.",
     "handover.",
     "compaction.",
@@ -274,6 +276,7 @@ def gateway_settings(
         identity=identity or IdentitySettings(life=life),
         guests=guest_settings(settings),
         telemetry=TelemetrySettings(settings.telemetry_active, settings.telemetry_recent),
+        tracing=TracingSettings(settings.otel_endpoint, settings.otel_share),
         limiter=limiter_settings(settings),
         origins=settings.cors_origins,
     )

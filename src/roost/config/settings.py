@@ -100,6 +100,8 @@ class Settings(NamedTuple):
     receipts_ttl_s: float
     telemetry_active: int
     telemetry_recent: int
+    otel_endpoint: str
+    otel_share: float
     runtime_start_timeout_s: float
     runtime_load_stall_s: float
     runtime_stop_grace_s: float

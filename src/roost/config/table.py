@@ -145,6 +145,10 @@ _ROWS: tuple[Setting, ...] = (
     _seconds("receipts.ttl_s", 86_400, "How long a receipt is kept."),
     Setting("telemetry.active", 128, "requests", "That run, and are shown at once.", least=1),
     Setting("telemetry.recent", 64, "requests", "That ended last, and are still shown.", least=1),
+    Setting(
+        "otel.endpoint", "", "", "Collector of traces, http://HOST:4318; empty: none are sent."
+    ),
+    Setting("otel.share", 1.0, "", "Of requests that are traced unless their caller says.", most=1),
     _seconds("runtime.start_timeout_s", 900, "Until a runtime must be ready, however it gets on."),
     _seconds("runtime.load_stall_s", 60, "Until a load that gets no further is called off."),
     _seconds("runtime.stop_grace_s", 10, "Between asking a runtime to stop and killing it."),

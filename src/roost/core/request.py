@@ -11,6 +11,7 @@ from roost.core.compacted import Compacted
 from roost.core.engine import Mode
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
+from roost.core.trace import Parent
 
 Role = Literal["system", "user", "assistant", "tool"]
 ServiceClass = Literal["interactive", "agent", "bulk"]
@@ -227,6 +228,7 @@ class Terms(msgspec.Struct, frozen=True):
     One that is `fresh` begins a conversation: a home that is found for it is that of another one,
     which began with the same words.
     `compacted` says that its past is shorter than the one whose KV there may be.
+    `trace` is the caller's own span, for traces.
     `needs` is the least that a node has to serve; `unfit` are nodes whose backend for the model
     cannot do what is asked.
     `account` is whose limits count, None where nobody has any; so many `parts` are asked for
@@ -252,6 +254,7 @@ class Terms(msgspec.Struct, frozen=True):
     compacted: Compacted | None = None
     needs: Scope = "all"
     unfit: frozenset[NodeId] = frozenset()
+    trace: Parent | None = None
     account: Account | None = None
     parts: int = 1
     shares_as: TenantId = TenantId("")

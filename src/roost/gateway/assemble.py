@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from roost.core.trace import TracingSettings
 from roost.dialects.infer_views import Caps
 from roost.errors import Failure
 from roost.fleet.coordinator import Coordinator
@@ -49,6 +50,7 @@ from roost.gateway.responses import Responses
 from roost.gateway.routes import Places, Routes
 from roost.gateway.state_desk import StateDesk
 from roost.gateway.tasks import Tasks
+from roost.gateway.traces import open_traces
 from roost.gateway.worker_views import WorkerViews
 from roost.observe import logs
 from roost.observe.metrics import Metrics
@@ -80,6 +82,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     handover: HandoverSettings = HandoverSettings()
     guests: GuestSettings = GuestSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    tracing: TracingSettings = TracingSettings()
     limiter: LimiterSettings = LimiterSettings()
     origins: tuple[str, ...] = ()
 
@@ -114,6 +117,7 @@ class Gateway:
         limiter = Limiter(settings.limiter, self.metrics)
         limiter.allowances.aliases = settings.generation.aliases
         self.mind = Mind(coordinator, self.metrics, self._log, settings.telemetry, limiter)
+        self.mind.traces = open_traces(settings.tracing, self.metrics)
         # From here on what is said of the fleet is kept for those who look on.
         self._log = self.mind.log
         self._usage: UsageKeeper | None = None
@@ -222,6 +226,8 @@ class Gateway:
         self._compactor.close()
         await self._archive.close()
         await self._guests.close()
+        if self.mind.traces is not None:
+            await asyncio.to_thread(self.mind.traces.close)
         await self._tasks.close()
         await self._generation.close()
         if self._usage is not None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from roost.core.request import ChatPrompt, GenerateRequest, Terms, mode_for
+from roost.dialects.traceparent import HEADER as TRACE_HEADER
+from roost.dialects.traceparent import parent_of
 from roost.fleet.relay import Relay, RelaySettings
 from roost.fleet.said import said_for
 from roost.gateway.asked import (
@@ -149,6 +151,7 @@ def terms_of(
         class_=asked_class(fields.get(CLASS_HEADER), twins.class_, principal.class_),
         weight=principal.weight,
         on_loss=asked_on_loss(fields.get(ON_LOSS_HEADER), twins.on_loss),
+        trace=parent_of(fields.get(TRACE_HEADER)),
         account=principal.account,
         shares_as=principal.shares_as,
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from roost.fleet.effects import Effect
     from roost.fleet.settings import FleetSettings
     from roost.gateway.node_link import NodeLink, Ticket
+    from roost.gateway.traces import Traces
     from roost.gateway.turn import Turn
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
@@ -62,6 +63,7 @@ class Mind:
         self.happenings = Happenings()
         self.log = Chronicle(log, self.happenings)
         self.watch = Watch(coordinator.fleet, metrics, self.log)
+        self.traces: Traces | None = None
         self._abilities = Abilities()
         self.links: dict[NodeId, NodeLink] = {}
         self.turns: dict[RequestId, Turn] = {}
@@ -108,7 +110,7 @@ class Mind:
 
     def admit(self, turn: Turn) -> None:
         """Have the coordinator decide about a turn that is expected."""
-        turn.is_expected = False
+        turn.is_expected, turn.admitted_s = False, self.now_s
         judged = self._abilities.judge(turn.request)
         if judged.failure is not None:
             turn.on_refused(judged.failure)
@@ -128,6 +130,8 @@ class Mind:
         self.telemetry.on_ended(request, ended, self.now_s)
         accounts.close(turn, self.metrics, self.log, self.now_s)
         self.limiter.settle(turn.terms, accounts.tokens(turn))
+        if self.traces is not None:
+            self.traces.record(turn, self.coordinator.receipt(request, self.now_s), self.now_s)
 
     def when_free(self, turn: Turn, wait_s: float, done: Freed) -> None:
         """Call `done` once when a turn's place is free again, or after `wait_s`, or at once."""

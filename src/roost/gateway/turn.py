@@ -136,6 +136,7 @@ class Turn:
         self.ended_by: Failure | None = None
         self.replays = 0
         self.missed = ""
+        self.admitted_s: float | None = None
         self._spoke = False
         self.spent = Usage()
         self.arrived_s = self._loop.time()

@@ -139,6 +139,9 @@ METRICS: tuple[Metric, ...] = (
         ("why",),
         "Turns whose past was computed again: diverged, evicted, moved, lost, unknown.",
     ),
+    Metric(
+        "roost_spans_total", "counter", ("outcome",), "Of traces: sent to the collector, or lost."
+    ),
     Metric("roost_stream_held_messages", "gauge", (), "Wait in all streams for their clients."),
     Metric(
         "roost_stream_fullest_ratio", "gauge", (), "Of its buffer, in the stream that holds most."
