@@ -9,7 +9,9 @@ from roost.backends.base import Prepared, SlotUse
 from roost.core.events import Delta, Finished, Usage
 from roost.core.ids import ModelId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure
-from roost.node.effects import Load, Prepare, Run, Stop, Unload
+from roost.node.cold import VOCABULARY
+from roost.node.effects import Effect, Load, Prepare, Run, Send, Stop, Unload
+from roost.node.refusals import DIED
 from roost.wire.messages import Events, Open, Phase, Refused, Released
 from tests.node.kit import (
     ANSWER,
@@ -91,6 +93,63 @@ def test_a_prompt_that_is_only_told_takes_no_slot() -> None:
         Events(two, 1, (end,)),
         Released(two, "waiting"),
     )
+
+
+def cold_node() -> Node:
+    """A node whose model's prompts can be counted without its weights."""
+    known = msgspec.structs.replace(offer(), backend="tiny")
+    settings = msgspec.structs.replace(SETTINGS, cold_counts=frozenset({"tiny"}))
+    return Node(settings, known)
+
+
+def count(node: Node, stream: int) -> list[Effect]:
+    """Have a prompt counted."""
+    asked = msgspec.structs.replace(request(), counts=True)
+    message = msgspec.structs.replace(open_message(stream), request=asked)
+    node.take(node.agent.on_message(LINK, message, node.now))
+    return node.fresh()
+
+
+def test_a_count_loads_nothing() -> None:
+    """A model that is not loaded is counted by its vocabulary, also beside a load."""
+    node = cold_node()
+    assert [effect.runtime for effect in count(node, 1) if isinstance(effect, Prepare)] == [
+        VOCABULARY
+    ]
+    asked = msgspec.structs.replace(request(), counts=True)
+    told = node.take(node.agent.on_prepared(key(1), Prepared(asked, (1, 2, 3), 0), node.now))
+    assert Released(StreamId(1), "waiting") in [e.message for e in told if isinstance(e, Send)]
+    assert node.agent.statistics().loads == 0
+    node.open(2)
+    assert prepares(count(node, 3)) == [key(3)]
+    node.take(node.agent.on_prepared(key(3), Prepared(asked, (1,), 0), node.now))
+    node.loaded()
+    (effect,) = [one for one in count(node, 4) if isinstance(one, Prepare)]
+    assert effect.runtime == FIRST, "what is loaded counts as well"
+
+
+def test_where_the_vocabulary_is_no_help_the_model_is_loaded() -> None:
+    """Once: a caller's mistake is told at once, and a prompt that cannot be counted waits."""
+    node = cold_node()
+    count(node, 1)
+    node.take(node.agent.on_prepare_failed(key(1), DIED, node.now))
+    assert [type(effect) for effect in node.fresh() if not isinstance(effect, Send)] == [Load]
+    assert prepares(node.loaded()) == [key(1)]
+    other = cold_node()
+    count(other, 1)
+    mistake = Failure("context_length_exceeded", "too long")
+    told = other.take(other.agent.on_prepare_failed(key(1), mistake, other.now))
+    assert Refused(StreamId(1), mistake) in [e.message for e in told if isinstance(e, Send)]
+    assert other.agent.statistics().loads == 0
+
+
+def test_who_leaves_a_cold_count_stops_it() -> None:
+    """Its work is told to stop, and nothing of it is left."""
+    node = cold_node()
+    count(node, 1)
+    assert Stop(key(1)) in node.cancel(1)
+    node.take(node.agent.on_closed(key(1), None, node.now))
+    assert (node.agent.statistics().live, node.agent.statistics().in_flight) == (0, 0)
 
 
 def test_a_ready_model_is_not_announced() -> None:

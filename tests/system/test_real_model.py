@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
 import msgspec
 import psutil
 import pytest
+from anthropic import Anthropic
+from anthropic.types import MessageParam
 from openai import APIError, OpenAI
 from openai.types.chat import (
     ChatCompletionChunk,
@@ -91,6 +95,7 @@ def post(url: str, body: dict[str, object]) -> socket.socket:
     return connection
 
 
+ODD = "na\u00efve \U0001f600 \u05e9\u05dc\u05d5\u05dd <|im_end|> <|im_start|>system"
 LONG = {"messages": [{"role": "user", "content": "Tell a very long story."}], "ignore_eos": True}
 
 
@@ -352,3 +357,35 @@ def test_a_real_models_prompts_are_told(served: Roost, openai: Client) -> None:
     usage = openai(url).chat.completions.create(model=MODEL, messages=messages, max_tokens=1).usage
     assert usage is not None
     assert told["count"] == usage.prompt_tokens
+
+
+def test_a_prompt_is_counted_without_the_weights(
+    served: Roost, anthropic: Callable[[str], Anthropic]
+) -> None:
+    """A model that is not loaded stays so, and the count is that of the real call's fields."""
+    url = served.url()
+    client = anthropic(url)
+    node = msgspec.json.decode(fetch(url, "/roost/v1/fleet"))["nodes"][0]["id"]
+    order = json.dumps({"model": MODEL, "wait_s": 30.0}).encode()
+    host, port = url.removeprefix("http://").split(":")
+    with closing(http.client.HTTPConnection(host, int(port), timeout=60)) as operator:
+        operator.request("POST", f"/roost/v1/nodes/{node}/unload", order)
+        assert json.load(operator.getresponse())["done"]
+    messages: list[MessageParam] = [
+        {"role": "user", "content": ODD},
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": "word " * 300},
+    ]
+    system = "Be brief."
+
+    def counted() -> int:
+        return client.messages.count_tokens(
+            model=MODEL, messages=messages, system=system
+        ).input_tokens
+
+    cold = [counted(), counted()]
+    runtimes = msgspec.json.decode(fetch(url, "/roost/v1/fleet"))["nodes"][0]["runtimes"]
+    assert [view for view in runtimes if view["state"] != "absent"] == []
+    used = client.messages.create(model=MODEL, max_tokens=2, messages=messages, system=system).usage
+    cached = (used.cache_read_input_tokens or 0) + (used.cache_creation_input_tokens or 0)
+    assert [*cold, counted()] == [used.input_tokens + cached] * 3

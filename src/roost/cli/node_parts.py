@@ -28,6 +28,7 @@ from roost.node import machine
 from roost.node.about import Describer
 from roost.node.agent import Agent
 from roost.node.choosing import Chooser
+from roost.node.counters import Counters
 from roost.node.keeping import KeepSettings
 from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
@@ -37,7 +38,7 @@ from roost.node.pressure import PressureSettings
 from roost.node.pulls import Puller
 from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
-from roost.node.shelf import Shelf, ShelfSettings
+from roost.node.shelf import COUNTING, Shelf, ShelfSettings
 from roost.node.stays import StaySettings
 from roost.observe import logs
 from roost.store.calibration import Calibration
@@ -129,6 +130,7 @@ def open_node(
     limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     loop.check_with(shelf.check)
+    loop.count_with(Counters(shelf.start_counter, settings.runtime_count_keep_s))
     shelf.tell_with(loop.set_models)
     loop.describe_with(Describer(partial(_abouts, settings), time.monotonic, places.persistence))
     loop.salt_with(salted(stores.home))
@@ -244,6 +246,7 @@ def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
         backend=backend,
         max_in_flight=most,
         vectors_tokens_max=settings.embed_tokens_max,
+        cold_counts=COUNTING,
         sessions=sessions,
         room=room,
         stay=StaySettings(settings.runtime_keep_alive_s, kept_alive(settings.runtime_keep_alive)),

@@ -115,6 +115,7 @@ class Settings(NamedTuple):
     runtime_room_wait_s: float
     runtime_stall_s: float
     runtime_stall_floor_s: float
+    runtime_count_keep_s: float
     runtime_log_max_bytes: int
     runtime_logs_kept: int
     memory_soft_share: float

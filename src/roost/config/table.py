@@ -168,6 +168,7 @@ _ROWS: tuple[Setting, ...] = (
     _seconds("runtime.room_wait_s", 30, "How long a model waits for room before it is refused.", 0),
     _seconds("runtime.stall_s", 30, "Silence that is a hang, until its pace is known."),
     _seconds("runtime.stall_floor_s", 5, "Least silence that is a hang, however quick it is."),
+    _seconds("runtime.count_keep_s", 60, "For more counts of a model that is not loaded.", 0),
     _bytes("runtime.log_max_bytes", 4_194_304, "Of a runtime's log; then another is begun.", 1024),
     Setting("runtime.logs_kept", 3, "files", "Full logs of a model that are kept.", most=1000),
     Setting("memory.soft_share", 0.75, "", "Of the memory gone: operators are told.", most=1),

@@ -53,6 +53,13 @@ class Floors:
         )
         return min((at for at in times if at is not None), default=None)
 
+    def impatient(self, now: float) -> Iterator[Floor]:
+        """Yield those on which somebody has waited for long enough for another one's prompt."""
+        for floor in self:
+            due = floor.seating.next_tick()
+            if due is not None and now >= due:
+                yield floor
+
     def retire(self, floor: Floor, now: float) -> None:
         """Give this one no more work; it stops when nobody is on it."""
         floor.is_retiring = True

@@ -20,6 +20,7 @@ from roost.core.about import NodeAbout
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer, PullView
 from roost.node.agent import Agent
+from roost.node.counters import Counters
 from roost.node.effects import Effect
 from roost.node.inbox import Inbox
 from roost.node.keeping import Keeper, KeepSettings
@@ -101,6 +102,7 @@ class NodeLoop:
         self._hands.stop_grace_s = settings.stop_grace_s
         self._hands.keeper = Keeper(settings.keep)
         self._puller: Puller | None = None
+        self._counters: Counters | None = None
         self._describe: Describe | None = None
         self._salt: Callable[[TenantId], TenantId] = _as_it_is
         self._kept: tuple[Kept, ...] = ()
@@ -112,6 +114,10 @@ class NodeLoop:
     def check_with(self, check: Check) -> None:
         """Have this look at a model's files before others make room for it."""
         self._hands.check = check
+
+    def count_with(self, counters: Counters) -> None:
+        """Have these count prompts of models that are not loaded."""
+        self._counters, self._hands.count = counters, counters.prepared
 
     def pull_with(self, puller: Puller) -> None:
         """Have this fetch what operators want; without it the node takes no pulls."""
@@ -146,6 +152,8 @@ class NodeLoop:
                 beside.append(group.create_task(weighing))
                 if self._puller is not None:
                     beside.append(group.create_task(self._puller.run(self._tell_pulls)))
+                if self._counters is not None:
+                    beside.append(group.create_task(self._counters.run()))
                 await self._write()
                 for task in beside:
                     task.cancel()
@@ -154,6 +162,8 @@ class NodeLoop:
             self._inbox.close()
             for runtime in list(self._hands.runtimes.values()):
                 await runtime.stop(self._settings.stop_grace_s)
+            if self._counters is not None:
+                await self._counters.close()
 
     async def preload(self, model: ModelId) -> None:
         """Load a model in the background."""

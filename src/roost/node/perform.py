@@ -19,6 +19,8 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
 from roost.node import vectors
 from roost.node.agent import Agent
+from roost.node.cold import VOCABULARY
+from roost.node.counters import Count, weights_are_needed
 from roost.node.effects import (
     Calibrate,
     Demote,
@@ -92,6 +94,7 @@ class Hands:
         self.agent = agent
         self.launch = launch
         self.check: Check = _nothing_is_wrong
+        self.count: Count = weights_are_needed
         self.scales = Scales(log)
         self.log = log
         self.stop_grace_s = 0.0
@@ -320,8 +323,9 @@ async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
     done: list[Prepared] = []
 
     async def work() -> None:
-        runtime = _runtime(hands, effect.runtime)
-        done.append(await vectors.prepared(runtime, effect.request))
+        cold = effect.runtime == VOCABULARY
+        ready = hands.count if cold else partial(vectors.prepared, _runtime(hands, effect.runtime))
+        done.append(await ready(effect.request))
 
     failure = await _failure_of(hands, "prepare", job.stoppable(work))
     del hands.jobs[effect.key]

@@ -29,6 +29,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     `awake_s` without any report or tick means that the node itself was asleep.
     `progress_min_s` between two reports of a load's progress.
     `vectors_tokens_max` tokens of all inputs of a request for vectors.
+    `cold_counts` are backends whose models' prompts are counted without weights.
     """
 
     backend: str
@@ -39,6 +40,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     awake_s: float = 0.5
     progress_min_s: float = 0.25
     vectors_tokens_max: int = 300_000
+    cold_counts: frozenset[str] = frozenset()
     room: RoomSettings = RoomSettings()
     pressure: PressureSettings = PressureSettings()
     stay: StaySettings = StaySettings()

@@ -15,16 +15,17 @@ import msgspec
 from roost.backends.base import Backend, Runtime, StartSettings
 from roost.core.engine import Engine, ExtraFile, Mode
 from roost.core.footprint import HOST, footprint_of
+from roost.core.ids import RuntimeId
 from roost.core.kv import KvPlan
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
 from roost.store.calibration import Weighed, expected_bytes
-from roost.store.inspection import check_unchanged, digest
+from roost.store.inspection import check_unchanged, digest, write_vocabulary
 from roost.store.runtime_logs import SUFFIX, file_name
 
 if TYPE_CHECKING:
-    from roost.core.ids import ModelId, RuntimeId
+    from roost.core.ids import ModelId
     from roost.core.model import Manifest
     from roost.node.choosing import Choosing
     from roost.store.calibration import Calibration
@@ -35,6 +36,8 @@ Tell: TypeAlias = Callable[[list[ModelOffer]], Awaitable[None]]
 
 WITH_ENGINE = ("llama_server",)
 """Backends that an engine's options are for."""
+COUNTING = frozenset({"llama_server"})
+"""Backends that can read a model's vocabulary without its weights."""
 
 
 class ShelfSettings(msgspec.Struct, frozen=True):
@@ -144,6 +147,31 @@ class Shelf:
                 # What is said of weights and backend has to be true before anybody is served.
                 await self._tell(self.offers())
 
+    async def start_counter(self, model: ModelId) -> Runtime:
+        """Start what counts prompts of a model by its vocabulary alone.
+
+        Raises `unsupported` for one whose backend cannot do that, else as `start` does.
+        """
+        manifest = self._models.get(model)
+        backend = None if manifest is None else self._choosing.backend_of(self._subject(manifest))
+        if manifest is None or backend is None or backend.name not in COUNTING:
+            raise fail("load_failed", "Its vocabulary alone is no model here.")
+        await self.check(model)
+        name = RuntimeId(f"vocabulary-{model}")
+        key, settings = self._plan(manifest, name, backend.name)
+        engine = Engine(step_budget_ms=0)
+        options = msgspec.structs.replace(key.options, slots=1, engine=engine)
+        key = msgspec.structs.replace(key, digest=f"vocabulary of {key.digest}", options=options)
+        settings = msgspec.structs.replace(settings, state_folder="")
+        path = Path(f"{settings.workdir}.gguf")
+        try:
+            await asyncio.to_thread(write_vocabulary, Path(manifest.path), path)
+            small = msgspec.structs.replace(manifest, path=str(path))
+            return await backend.start(key, small, settings, _nobody_waits)
+        finally:
+            # Whoever has read it does not need it any more.
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
     async def _paced(
         self,
         backend: Backend,
@@ -250,6 +278,10 @@ class Shelf:
         if model.remote:
             return own
         return min(wanted or own, own) if own else wanted
+
+
+def _nobody_waits(_progress: float) -> None:
+    """How far such a load is: it takes a moment."""
 
 
 def mode_of(model: Manifest, wanted: Mode) -> Mode:

@@ -15,6 +15,7 @@ from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node import guard, refusals
 from roost.node.boarding import Clear, Relieve, known_bytes, no_model
+from roost.node.cold import cold_count, is_cold_count
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Load, Look, Prepare, Stop, StreamKey
 from roost.node.floor import Floor
@@ -100,6 +101,10 @@ class Workshop:
         """Bring a stream on its way, one just admitted or one put back."""
         if stream.model not in self.offers:
             self.end(stream, no_model(stream.model), now)
+            return
+        floor = self.floors.get(self.residency.runtime_of(stream.model))
+        if is_cold_count(stream, self.offers[stream.model], floor, self._settings.cold_counts):
+            self._outgoing.add(cold_count(stream))
             return
         want = self.residency.want(stream.model, stream.key, now)
         if isinstance(want, Unavailable):
@@ -310,10 +315,8 @@ class Workshop:
 
     def seat_patient(self, now: float) -> None:
         """Seat those who have waited for another one's prompt for long enough."""
-        for floor in self.floors:
-            due = floor.seating.next_tick()
-            if due is not None and now >= due:
-                self.seat(floor, [], now)
+        for floor in self.floors.impatient(now):
+            self.seat(floor, [], now)
 
     def replace(self, floor: Floor, failure: Failure, now: float) -> None:
         """A runtime hangs: as good as dead to whoever waits for it, and who runs on it is told."""
@@ -340,8 +343,7 @@ class Workshop:
         floor = self.floors.get(runtime)
         streams = self._waiting_for(runtime) if floor is None else list(floor.streams.values())
         for stream in streams:
-            told = refusals.UNLOADED if stream.has_spoken else refusals.TAKEN_OUT
-            self.end(stream, told, now)
+            self.end(stream, refusals.UNLOADED if stream.has_spoken else refusals.TAKEN_OUT, now)
         if floor is None:
             self.progress.over(runtime)
             self.residency.retire(runtime)
@@ -372,8 +374,7 @@ class Workshop:
     def _say_loading(self, stream: Stream) -> None:
         runtime = self.residency.runtime_of(stream.model)
         progress = self.progress.of(runtime) if runtime else None
-        phase = Phase(stream.key.stream, "loading", progress)
-        self._outgoing.say(stream.key.link, phase)
+        self._outgoing.say(stream.key.link, Phase(stream.key.stream, "loading", progress))
 
     def _waiting_for(self, runtime: RuntimeId) -> Iterable[Stream]:
         model = self.residency.model_of(runtime)

@@ -89,6 +89,18 @@ def read_header(
     return Header(version, metadata, tensors, alignment, data_offset, data_bytes)
 
 
+def pairs(buffer: Buffer, header: Header) -> Iterator[tuple[str, int, int]]:
+    """Yield each metadata entry of a header that was read from `buffer`: key, start and end."""
+    cursor = _Cursor(buffer, header.data_offset)
+    _read_magic(cursor)
+    cursor.u64()
+    for _ in range(cursor.u64()):
+        start = cursor.position
+        key = _text(cursor.string(ggml.MAX_KEY_BYTES))
+        _read_value(cursor, cursor.u32())
+        yield key, start, cursor.position
+
+
 def read_strings(buffer: Buffer, ref: ArrayRef) -> Iterator[bytes]:
     """Yield the raw bytes of each string of an array that `read_header` has checked in `buffer`."""
     if ref.kind != ggml.STRING:

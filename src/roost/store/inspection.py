@@ -16,10 +16,12 @@ from roost.core.card import CARD_MAX_BYTES, Card, is_card, read_card
 from roost.errors import RoostError, fail
 from roost.store import ggml
 from roost.store.card_facts import facts_of
+from roost.store.files import translated, write_atomic
 from roost.store.folders import CONFIG, GENAI, read_folder
 from roost.store.gguf import TRUNCATED, Header, read_header
 from roost.store.parts import check_shards
 from roost.store.vocabulary import Facts, read_facts
+from roost.store.vocabulary_file import vocabulary_file
 
 if TYPE_CHECKING:
     from roost.core.model import Manifest, ModelFile
@@ -66,6 +68,16 @@ def inspect(*paths: Path) -> Facts:
     check_shards(headers)
     weights = sum(one.data_bytes for one in headers)
     return msgspec.structs.replace(read_facts(head, header), weight_bytes=weights)
+
+
+def write_vocabulary(model: Path, path: Path) -> None:
+    """Write a model's vocabulary alone as a file; see `vocabulary_file`.
+
+    Raises `bad_request` for a model that has none, and `storage_error`.
+    """
+    content = vocabulary_file(*_read_header(model))
+    with translated():
+        write_atomic(path, content)
 
 
 def is_unchanged(file: ModelFile) -> bool:
