@@ -9,7 +9,7 @@ ENGINES := .venv/stamp-engines
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-engines test-drills test-web test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming demo docs format clean
+.PHONY: help install check test test-engines test-drills test-web test-clients test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
 
 test: $(STAMP) ## the default test run, real model included
 	$(BIN)/python -m pytest -m "engine and not long"
-	$(BIN)/python -m pytest -m "not engine and not drill and not web" -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -m "not engine and not drill and not web and not clients" -n $(JOBS) --dist worksteal
 
 $(ENGINES): $(STAMP) tests/engines/constraints.txt
 	@echo "installing engines into .venv (once, about 1.5 GB)"
@@ -54,8 +54,11 @@ test-web: $(STAMP) ## the web pages in headless Chromium, and their scripts in N
 	@tests/web/install.sh
 	$(BIN)/python -m pytest -m web
 
+test-clients: $(STAMP) ## programs of others that ask a live roost
+	$(BIN)/python -m pytest -m clients
+
 test-fast: $(STAMP) ## what can be tested in seconds
-	$(BIN)/python -m pytest -q -m "not slow and not engine"
+	$(BIN)/python -m pytest -q -m "not slow and not engine and not clients"
 
 sim: $(STAMP) ## 500 seeds of the simulated fleet, under faults
 	$(BIN)/python -m roost.sim.run --seeds 500

@@ -69,6 +69,8 @@ def test_one_model_says_what_it_can_do() -> None:
     assert shown["model_info"] == {"general.architecture": "llama", "llama.context_length": 4096}
     vectors = json.loads(show_body(msgspec.structs.replace(BARE, mode="embed")))
     assert vectors["capabilities"] == ["embedding"]
+    ranks = json.loads(show_body(msgspec.structs.replace(BARE, mode="rank")))
+    assert ranks["capabilities"] == []
     bare = json.loads(show_body(BARE))
     assert (bare["capabilities"], bare["model_info"]) == (["completion"], {})
 

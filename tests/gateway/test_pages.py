@@ -11,6 +11,7 @@ import pytest
 from roost.gateway.front.access import Authorise, Principal, by_digest
 from roost.gateway.pages import (
     COORDINATOR,
+    DOCS,
     FILES,
     HOME,
     TYPES,
@@ -22,7 +23,7 @@ from roost.gateway.pages import (
 from roost.gateway.routes import Places
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 
-PAGES = {**HOME, **COORDINATOR}
+PAGES = {**HOME, **COORDINATOR, **DOCS}
 KEYED: Authorise = by_digest({"0" * 64: Principal()})
 """Keys exist, and nobody here has one."""
 

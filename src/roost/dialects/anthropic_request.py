@@ -23,7 +23,7 @@ from roost.errors import fail
 TOOLS_MAX = 1024
 SESSION_CHARS_MAX = 256
 
-_KNOWN = frozenset(
+FIELDS = frozenset(
     {"model", "messages", "system", "max_tokens", "stop_sequences", "stream", "temperature"}
     | {"top_p", "top_k", "tools", "tool_choice", "thinking", "output_config", "metadata", "roost"}
 )
@@ -69,7 +69,7 @@ def read_message(body: bytes, *, strict: bool = False) -> shared.Translated:
         sampling=_sampling(sent),
         constraint=read_flat_format(form, "output_config.format", offer),
     )
-    ignored |= shared.unknown_names(sent, _KNOWN)
+    ignored |= shared.unknown_names(sent, FIELDS)
     for name, known in _WITHIN.items():
         ignored |= shared.unknown_within(sent, name, known)
     options = shared.ReplyOptions(

@@ -15,7 +15,7 @@ from roost.dialects.json_body import JsonObject, parse_object
 from roost.errors import RoostError, fail
 
 CONVERSATION_CHARS_MAX = 256
-_KNOWN = frozenset(
+FIELDS = frozenset(
     {
         *("conversation_id", "prompt", "model", "max_tokens", "roost", "stop"),
         *("temperature", "top_p", "top_k", "min_p", "seed"),
@@ -64,7 +64,7 @@ def read_infer(body: bytes, *, strict: bool = False) -> InferAsked:
         stop=shared.read_stop(sent),
         sampling=shared.read_sampling(sent),
     )
-    ignored = shared.name_ignored(shared.unknown_names(sent, _KNOWN), strict=strict)
+    ignored = shared.name_ignored(shared.unknown_names(sent, FIELDS), strict=strict)
     return InferAsked(conversation, request, ignored, fields.mapping(sent, "roost"))
 
 

@@ -28,8 +28,8 @@ from roost.dialects.vectors import Collected, as_numbers, embedding_request
 
 Shape: TypeAlias = Literal["embed", "embeddings"]
 _SHARED = frozenset({"model", "options", "keep_alive", "roost"})
-_EMBED = _SHARED | {"input", "dimensions"}
-_EMBEDDINGS = _SHARED | {"prompt"}
+EMBED_FIELDS = _SHARED | {"input", "dimensions"}
+EMBEDDINGS_FIELDS = _SHARED | {"prompt"}
 _LOAD = "."
 _MEASURED = ("total_ns", "load_ns")
 _encode = msgspec.json.Encoder().encode
@@ -41,7 +41,7 @@ def read_ollama_embed(body: bytes, *, strict: bool = False) -> shared.Translated
     Raises `bad_request` with the field at fault.
     """
     sent = parse_object(body)
-    known = _EMBED if fields.flag(sent, "truncate") else _EMBED | {"truncate"}
+    known = EMBED_FIELDS if fields.flag(sent, "truncate") else EMBED_FIELDS | {"truncate"}
     dimensions = fields.whole(sent, "dimensions", 1, DIMENSIONS_MAX) or 0
     return _translated(sent, _inputs(sent.get("input")), dimensions, known, strict=strict)
 
@@ -50,7 +50,7 @@ def read_ollama_embeddings(body: bytes, *, strict: bool = False) -> shared.Trans
     """Translate a request for the vector of one text, in the older way."""
     sent = parse_object(body)
     prompt = fields.text(sent, "prompt")
-    return _translated(sent, (prompt,) if prompt else (), 0, _EMBEDDINGS, strict=strict)
+    return _translated(sent, (prompt,) if prompt else (), 0, EMBEDDINGS_FIELDS, strict=strict)
 
 
 def _translated(

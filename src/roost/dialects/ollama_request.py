@@ -41,8 +41,8 @@ _SHARED = frozenset(
     {"model", "format", "options", "stream", "keep_alive", "think", "logprobs", "top_logprobs"}
     | {"roost"}
 )
-_CHAT = _SHARED | {"messages", "tools", "truncate"}
-_GENERATE = _SHARED | {"prompt", "system", "images", "raw", "template", "suffix", "context"}
+CHAT_FIELDS = _SHARED | {"messages", "tools", "truncate"}
+GENERATE_FIELDS = _SHARED | {"prompt", "system", "images", "raw", "template", "suffix", "context"}
 _SAMPLED = frozenset(
     {"temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty"}
 )
@@ -60,7 +60,7 @@ def read_ollama_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
     with the field at fault.
     """
     sent = parse_object(body)
-    ignored = shared.unknown_names(sent, _CHAT)
+    ignored = shared.unknown_names(sent, CHAT_FIELDS)
     messages = read_messages(sent, ignored.add)
     thinking, effort = _thinking(sent)
     offer = read_offer({"tools": sent.get("tools")}, ignored.add)
@@ -78,7 +78,7 @@ def read_ollama_generate(body: bytes, *, strict: bool = False) -> shared.Transla
     Without one it is about the model alone. Raises as `read_ollama_chat` does.
     """
     sent = parse_object(body)
-    ignored = shared.unknown_names(sent, _GENERATE)
+    ignored = shared.unknown_names(sent, GENERATE_FIELDS)
     _refuse(sent)
     text = fields.text(sent, "prompt") or ""
     system = fields.text(sent, "system") or ""

@@ -82,8 +82,8 @@ def show_body(offer: ModelOffer) -> bytes:
 
 
 def _capabilities(offer: ModelOffer) -> list[str]:
-    if offer.mode == "embed":
-        return ["embedding"]
+    if offer.mode != "generate":
+        return ["embedding"] if offer.mode == "embed" else []
     return ["completion", "tools"] if offer.has_chat else ["completion"]
 
 

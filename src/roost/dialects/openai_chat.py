@@ -12,7 +12,7 @@ from roost.dialects.openai_messages import goes_on, read_messages
 from roost.dialects.openai_tools import read_offer
 from roost.errors import fail
 
-_KNOWN = shared.SHARED_FIELDS | {
+FIELDS = shared.SHARED_FIELDS | {
     "messages",
     "max_completion_tokens",
     "top_logprobs",
@@ -55,7 +55,7 @@ def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
         ignore_eos=fields.flag(sent, "ignore_eos") or False,
         constraint=constraint,
     )
-    ignored = ignored | shared.unknown_names(sent, _KNOWN)
+    ignored = ignored | shared.unknown_names(sent, FIELDS)
     return shared.translated(sent, request, ignored, strict=strict)
 
 

@@ -18,7 +18,7 @@ from roost.errors import RoostError, fail
 TOKEN_ID_MAX = 2**31 - 1
 """What every engine can hold; whether the model has this token is checked where the model is."""
 
-_KNOWN = shared.SHARED_FIELDS | {
+FIELDS = shared.SHARED_FIELDS | {
     *("prompt", "best_of", "echo", "suffix", "response_format", "grammar")
 }
 
@@ -45,7 +45,7 @@ def read_completion(body: bytes, *, strict: bool = False) -> shared.Translated:
         ignore_eos=fields.flag(sent, "ignore_eos") or False,
         constraint=read_constraint(sent),
     )
-    found = shared.translated(sent, request, shared.unknown_names(sent, _KNOWN), strict=strict)
+    found = shared.translated(sent, request, shared.unknown_names(sent, FIELDS), strict=strict)
     return _of_all(found, prompts, echo=_read_echo(sent, request, prompts))
 
 

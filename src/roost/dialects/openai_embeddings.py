@@ -26,7 +26,7 @@ from roost.dialects.openai_envelope import Fact
 from roost.dialects.vectors import Collected, as_base64, as_numbers, embedding_request
 from roost.errors import RoostError, fail
 
-_KNOWN = frozenset({"model", "input", "encoding_format", "dimensions", "user", "roost"})
+FIELDS = frozenset({"model", "input", "encoding_format", "dimensions", "user", "roost"})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,7 +46,7 @@ def read_embeddings(body: bytes, *, strict: bool = False) -> shared.Translated:
     fields.text(sent, "user")
     dimensions = fields.whole(sent, "dimensions", 1, DIMENSIONS_MAX) or 0
     prompt = EmbedPrompt(_inputs(sent.get("input")), dimensions)
-    ignored = shared.unknown_names(sent, _KNOWN)
+    ignored = shared.unknown_names(sent, FIELDS)
     return shared.Translated(
         embedding_request(ModelId(model or ""), prompt),
         shared.ReplyOptions(

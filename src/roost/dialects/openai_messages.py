@@ -19,7 +19,7 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-_KNOWN = frozenset(
+FIELDS = frozenset(
     {"role", "content", "name", "tool_call_id", "refusal", "tool_calls", "function_call"}
     | {"reasoning_content", "reasoning"}
 )
@@ -59,8 +59,8 @@ def _message(entry: object, path: str, ignored: set[str]) -> Message:
         raise fields.wrong(path, "an object", entry)
     role = _role(entry, path)
     name = fields.text(entry, "name", f"{path}.")
-    if not _KNOWN.issuperset(entry):
-        unknown = (n for n, value in entry.items() if value is not None and n not in _KNOWN)
+    if not FIELDS.issuperset(entry):
+        unknown = (n for n, value in entry.items() if value is not None and n not in FIELDS)
         ignored.update(f"messages[].{n}" for n in unknown)
     content = _content(entry.get("content"), role, f"{path}.content")
     if role == "assistant":

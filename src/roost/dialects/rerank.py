@@ -26,7 +26,7 @@ from roost.dialects.openai_envelope import Fact
 from roost.dialects.vectors import Collected, embedding_request
 from roost.errors import RoostError, fail
 
-_KNOWN = frozenset({"model", "query", "documents", "top_n", "return_documents", "user", "roost"})
+FIELDS = frozenset({"model", "query", "documents", "top_n", "return_documents", "user", "roost"})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,7 +52,7 @@ def read_rerank(body: bytes, *, strict: bool = False) -> shared.Translated:
                 len(prompt.documents), top, prompt.documents if returns else ()
             ),
         ),
-        shared.name_ignored(shared.unknown_names(sent, _KNOWN), strict=strict),
+        shared.name_ignored(shared.unknown_names(sent, FIELDS), strict=strict),
         fields.mapping(sent, "roost"),
     )
 

@@ -27,7 +27,7 @@ METADATA_KEY_CHARS_MAX = 64
 METADATA_CHARS_MAX = 512
 ID_CHARS_MAX = 128
 
-_KNOWN = frozenset(
+FIELDS = frozenset(
     {"model", "input", "instructions", "max_output_tokens", "temperature", "top_p", "stream"}
     | {"tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "store", "metadata"}
     | {"previous_response_id", "background", "prompt_cache_key", "roost", "seed", "stop", "top_k"}
@@ -61,7 +61,7 @@ def read_response(body: bytes, *, strict: bool = False) -> shared.Translated:
         sampling=shared.read_sampling(sent),
         constraint=read_flat_format(form, "text.format", offer),
     )
-    ignored |= shared.unknown_names(sent, _KNOWN)
+    ignored |= shared.unknown_names(sent, FIELDS)
     ignored |= shared.unknown_within(sent, "text", {"format"})
     ignored |= shared.unknown_within(sent, "reasoning", {"effort"})
     translated = shared.translated(sent, request, ignored, strict=strict)

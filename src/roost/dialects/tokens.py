@@ -31,9 +31,9 @@ from roost.errors import RoostError, fail
 Asked: TypeAlias = Literal["tokens", "text", "template"]
 TOO_OLD = "The node of this model tells no prompts: its roost is an older one."
 
-_KNOWN = frozenset({"model", "roost"})
-_CHAT = frozenset({"messages", "tools", "chat_template_kwargs", "reasoning_effort"})
-_TOKENIZE = _KNOWN | {"content", "prompt", "add_special", "add_special_tokens"}
+SHARED_FIELDS = frozenset({"model", "roost"})
+CHAT_FIELDS = frozenset({"messages", "tools", "chat_template_kwargs", "reasoning_effort"})
+TOKENIZE_FIELDS = SHARED_FIELDS | {"content", "prompt", "add_special", "add_special_tokens"}
 _NEVER = {
     "with_pieces": "pieces of tokens are not told",
     "return_token_strs": "pieces of tokens are not told",
@@ -58,7 +58,7 @@ def read_tokenize(body: bytes, *, strict: bool = False) -> shared.Translated:
         return _chat(sent, {"add_special_tokens"}, strict=strict)
     is_bare = not _special(sent, by_default=named[0] == "prompt")
     text = fields.text(sent, named[0]) or ""
-    return _translated(sent, TextPrompt(text, is_bare), _TOKENIZE, strict=strict)
+    return _translated(sent, TextPrompt(text, is_bare), TOKENIZE_FIELDS, strict=strict)
 
 
 def read_detokenize(body: bytes, *, strict: bool = False) -> shared.Translated:
@@ -70,7 +70,7 @@ def read_detokenize(body: bytes, *, strict: bool = False) -> shared.Translated:
     if not ids or not 0 <= min(ids) <= max(ids) <= TOKEN_ID_MAX:
         message = f"'tokens' has at least one token id, each from 0 to {TOKEN_ID_MAX}."
         raise fail("bad_request", message, param="tokens")
-    return _translated(sent, TokensPrompt(tuple(ids)), _KNOWN | {"tokens"}, strict=strict)
+    return _translated(sent, TokensPrompt(tuple(ids)), SHARED_FIELDS | {"tokens"}, strict=strict)
 
 
 def read_template(body: bytes, *, strict: bool = False) -> shared.Translated:
@@ -99,9 +99,9 @@ def _special(sent: JsonObject, *, by_default: bool) -> bool:
 
 
 def _chat(sent: JsonObject, known: set[str], *, strict: bool) -> shared.Translated:
-    wanted = {name: value for name, value in sent.items() if name in _CHAT | _KNOWN}
+    wanted = {name: value for name, value in sent.items() if name in CHAT_FIELDS | SHARED_FIELDS}
     found = read_chat(msgspec.json.encode(wanted), strict=strict)
-    known = {*_CHAT, *_KNOWN, *_NEVER, "add_generation_prompt", *known}
+    known = {*CHAT_FIELDS, *SHARED_FIELDS, *_NEVER, "add_generation_prompt", *known}
     names = {*found.ignored, *shared.unknown_names(sent, known)}
     return msgspec.structs.replace(
         found,

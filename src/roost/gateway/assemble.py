@@ -23,6 +23,7 @@ from roost.gateway.archive import Archive, ArchiveSettings
 from roost.gateway.compactor import Compactor
 from roost.gateway.control import Control
 from roost.gateway.conversation_views import ConversationViews
+from roost.gateway.description import Description
 from roost.gateway.failures import MESSAGES, errors_under
 from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
@@ -43,7 +44,7 @@ from roost.gateway.node_socket import SocketConnection
 from roost.gateway.ollama import OllamaViews
 from roost.gateway.operations import Operations
 from roost.gateway.ordering import Ordering
-from roost.gateway.pages import COORDINATOR, HOME, Pages, WebFile, read_web
+from roost.gateway.pages import COORDINATOR, DOCS, HOME, Pages, WebFile, read_web
 from roost.gateway.reattach import Reattach
 from roost.gateway.responses import ROOT as RESPONSES
 from roost.gateway.responses import Responses
@@ -144,6 +145,7 @@ class Gateway:
         self._states = StateDesk(self.mind)
         self._gate = Gate(self._allowed(), authorise, origins(settings.origins))
         self._admin = Admin(self.mind, settings.generation.aliases)
+        self.routes: Routes | None = None
         self.front: Front | None = None
 
     async def open(self) -> Front:
@@ -153,12 +155,12 @@ class Gateway:
             self._tasks.start(self._usage.run(), "usage")
         app = guarded(self._websocket, self._gate, websocket=self._admit)
         settings = self._settings
-        web = await asyncio.to_thread(read_web)
+        self.routes = self._routes(await asyncio.to_thread(read_web))
         self.front = await open_front(
             app,
             settings.listener,
             settings.limits,
-            direct=self._routes(web),
+            direct=self.routes,
             errors=errors_by_path(
                 settings.places.base_path,
                 errors_under(settings.places.inside),
@@ -235,8 +237,9 @@ class Gateway:
 
     def _routes(self, web: dict[str, WebFile]) -> Routes:
         routes = Routes(self._gate, self._settings.places, self.mind.limiter.headers)
-        pages = [*HOME.items(), *COORDINATOR.items()]
+        pages = [*HOME.items(), *COORDINATOR.items(), *DOCS.items()]
         Pages(web, pages, self._settings.places.base_path).add_to(routes)
+        Description(self._tasks, self._settings.places.base_path).add_to(routes)
         self._admin.add_to(routes)
         Operations(self.mind, self._reattach, self._ordering).add_to(routes)
         Control(self.mind).add_to(routes)

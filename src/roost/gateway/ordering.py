@@ -16,6 +16,7 @@ import msgspec
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import OrderKind, OrderView
 from roost.errors import Failure, RoostError, fail
+from roost.gateway.api_types import OrderAsked, OrderTold
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.pulling import NOT_HERE
 from roost.wire.messages import Order
@@ -30,23 +31,6 @@ WAIT_MAX_S = 600.0
 NAME_MAX_CHARACTERS = 512
 NO_ORDERS = Failure("unsupported", "This node takes no orders: its roost is an older one.")
 LEFT = Failure("node_lost", "The node has left before it said what came of the order.")
-
-
-class _Asked(msgspec.Struct, frozen=True):
-    model: str
-    force: bool = False
-    wait_s: float = 0.0
-    answer_s: float = 30.0
-
-
-class _Told(msgspec.Struct, frozen=True):
-    """What the caller hears of his order."""
-
-    node: str
-    job: str
-    model: str
-    what: OrderKind
-    done: bool
 
 
 class _Waiting(NamedTuple):
@@ -125,14 +109,14 @@ class Ordering:
         if order.failure is not None:
             waiting.exchange.fail(order.failure)
             return
-        body = _Told(waiting.node, order.job, order.model, order.what, order.done)
+        body = OrderTold(waiting.node, order.job, order.model, order.what, order.done)
         status = 200 if order.done else 202
         waiting.exchange.reply(status, JSON_BODY, msgspec.json.encode(body))
 
 
-def _read(body: bytes) -> _Asked:
+def _read(body: bytes) -> OrderAsked:
     try:
-        asked = msgspec.json.decode(body, type=_Asked)
+        asked = msgspec.json.decode(body, type=OrderAsked)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         message = 'The body is {"model": …}, with "force", "wait_s" and "answer_s" if need be.'
         raise fail("bad_request", message) from None

@@ -32,6 +32,9 @@ HOME: Mapping[str, str] = {"/": "index.html"}
 COORDINATOR: Mapping[str, str] = {"/coordinator": "small.html", "/stats": "stats.html"}
 """The two pages of system 1: its chat, and its live figures."""
 
+DOCS: Mapping[str, str] = {"/docs": "docs.html"}
+"""The page that shows the document of all addresses."""
+
 TYPES = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",

@@ -12,6 +12,7 @@ import msgspec
 
 from roost.core.ids import NodeId
 from roost.errors import Failure, RoostError, fail
+from roost.gateway.api_types import PullAsked
 from roost.gateway.front.rendering import JSON_BODY
 from roost.store.sources import FileSource, parse_source
 from roost.wire.messages import Pull
@@ -28,12 +29,6 @@ NO_PULLS = Failure(
 NO_SUCH_PULL = Failure("not_found", "The node has no such pull, or it is over.")
 TOO_OLD = Failure("unsupported", "This node's roost cannot give up a pull: upgrade it.")
 NOT_HERE = Failure("not_found", "The node is known, and has no link to this gateway now.")
-
-
-class _Asked(msgspec.Struct, frozen=True):
-    source: str
-    file: str = ""
-    accept_licence: bool = False
 
 
 def pull_onto(mind: Mind, call: Call, name: str) -> None:
@@ -77,9 +72,9 @@ def cancel_pull(mind: Mind, call: Call, name: str, job: str) -> None:
         call.exchange.reply(202, JSON_BODY, msgspec.json.encode({"node": name, "job": job}))
 
 
-def _read(body: bytes) -> _Asked:
+def _read(body: bytes) -> PullAsked:
     try:
-        asked = msgspec.json.decode(body, type=_Asked)
+        asked = msgspec.json.decode(body, type=PullAsked)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         message = 'The body is {"source": …}, with "file" and "accept_licence" if need be.'
         raise fail("bad_request", message) from None

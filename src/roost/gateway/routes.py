@@ -107,6 +107,27 @@ class Routes:
         if admit is not None:
             self._admits[endpoint] = admit
 
+    def served(self) -> list[tuple[str, str]]:
+        """List methods and patterns, as they were added."""
+        return [(method, pattern) for method, pattern, _ in self._router.rows()]
+
+    def pattern_of(self, method: str, path: str) -> str | None:
+        """Return the pattern by which an address is served; None for one that is not."""
+        found = self._router.match(method, path)
+        if isinstance(found, NotMatched):
+            return None
+        rows = self._router.rows()
+        return next(
+            (
+                pattern
+                for known, pattern, handler in rows
+                if known == method
+                and handler == found.handler
+                and path.startswith(pattern.partition("{")[0])
+            ),
+            None,
+        )
+
     def match(self, exchange: Exchange) -> Match:
         """Let the exchange through the gate and find who answers it; no body changes a refusal."""
         method = exchange.head.method

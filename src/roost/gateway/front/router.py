@@ -8,6 +8,7 @@ the body of a POST in many clients. `/v1/…` is also found without its `/v1`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -71,6 +72,14 @@ class Router(Generic[Handler]):
             row[method] = handler
             if method == "GET":
                 row.setdefault("HEAD", handler)
+
+    def rows(self) -> Iterator[tuple[str, str, Handler]]:
+        """List methods, patterns and handlers, HEAD only where it is not GET's."""
+        rows = [*self._exact.items()]
+        rows += [(prefix + _REST, row) for prefix, row in self._open.items()]
+        for pattern, row in rows:
+            shown = row.keys() - {"HEAD"} if "GET" in row else row.keys()
+            yield from ((method, pattern, row[method]) for method in shown)
 
     def match(self, method: str, raw_path: str) -> Matched[Handler] | NotMatched:
         """Find the handler of a percent-encoded path without its query."""
