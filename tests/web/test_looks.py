@@ -108,3 +108,20 @@ def test_system_1s_pages_look_well(
     show_key(page, fleet.key)
     page.until("document.querySelector('#status').dataset.state !== 'error'", "it is there")
     assert_well(page, painter, path)
+
+
+def test_the_page_of_all_addresses_looks_well(
+    fleet: Fleet, visitor: Visitor, painter: Page
+) -> None:
+    """It needs no key; what is looked for is left, and opens."""
+    page = visitor.open(f"{fleet.url}/docs")
+    page.sees("/v1/chat/completions")
+    assert_well(page, painter, "all addresses")
+    page.js(
+        "(() => { const find = document.querySelector('#find'); find.value = 'post api/chat';"
+        " find.dispatchEvent(new Event('input')); })()"
+    )
+    page.until("document.querySelectorAll('.address').length === 1", "one address is left")
+    page.click(".address summary")
+    page.sees("keep_alive")
+    assert_well(page, painter, "one address")
