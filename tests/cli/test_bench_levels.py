@@ -58,11 +58,15 @@ def test_a_capacity_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with stub(Part()) as url:
         common = [*words("capacity", url), "--users-most", "2", "--requests", "3"]
         assert run(common) == 0
-        assert "admission: at least 2 users\nslo: at least 2 users\n" in capsys.readouterr().out
+        assert (
+            "admission: at least 2 users\nslo: at least 2 users\nphysical: "
+            in capsys.readouterr().out
+        )
         assert run([*common, "--fail-on", "p50_ttft_ms=0", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["users"] == {"admission": 2, "slo": 0}
-    assert told["unbroken"] == ["admission"]
+    assert told["users"] == {"admission": 2, "slo": 0, "physical": 2}
+    assert told["unbroken"] == ["admission", "physical"]
+    assert told["levels"][0]["pressure"] == {"sessions_pct": None, "kv_pct": None}
 
 
 def test_a_comparison_is_a_ratio(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +99,7 @@ def test_a_comparison_is_a_ratio(capsys: pytest.CaptureFixture[str]) -> None:
         ("capacity", ["--users-most", "0"], "at least 1"),
         ("capacity", ["--requests", "0"], "at least 1"),
         ("capacity", ["--fail-on", "x=1"], "no figure is called"),
+        ("capacity", ["--stats-poll-interval-s", "0"], "above 0"),
         ("compare", ["--against", "http://127.0.0.1:9", "--users", "1", "--rounds", "0"], "1"),
         ("compare", ["--against", "nowhere", "--users", "1"], "http://HOST"),
         ("compare", ["--against", "http://127.0.0.1:9"], "--rate, --users and --trace"),

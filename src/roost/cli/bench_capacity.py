@@ -10,12 +10,13 @@ from roost.cli.bench_sweep import lines as rows
 from roost.cli.bench_sweep import quiet, shown
 
 if TYPE_CHECKING:
-    from roost.bench.load.levels import Capacity
+    from roost.bench.load.levels import Capacity, Step
 
 DESCRIPTION = """\
 Look for the most users who can ask again and again: up to where a tenth is refused (admission), and
-up to where errors, refusals or waiting are too many (slo; --fail-on sets other bounds for it).
-Levels are doubled until both are broken, and what lies between is halved, each level played
+up to where errors, refusals or waiting are too many (slo; --fail-on sets other bounds for it), and
+up to where the server is full by its own word or loses a quarter and refuses none (physical).
+Levels are doubled until all are broken, and what lies between is halved, each level played
 --repeats times. Nobody knows the capacity of a server whose highest level broke nothing.
 """
 
@@ -33,8 +34,10 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--refine-step", type=int, default=1, metavar="N", help=step)
     rest = "seconds between levels (default: 0)"
     made.add_argument("--cooldown", type=float, default=0.0, metavar="S", help=rest)
+    look = "between looks at how full it is (default: 2)"
+    made.add_argument("--stats-poll-interval-s", type=float, default=2.0, metavar="S", help=look)
     parsed = made.parse_args(arguments)
-    from roost.bench.load.levels import BOUNDS, Where, capacity
+    from roost.bench.load.levels import BOUNDS, PHYSICAL, Where, capacity
     from roost.bench.load.plan import Closed
     from roost.bench.load.search import Search
     from roost.gateway.loop import run
@@ -42,19 +45,26 @@ def main(arguments: list[str]) -> int:
     with bench_flags.refusing():
         if parsed.requests < 1 or parsed.cooldown < 0:
             raise ValueError("--requests has to be at least 1, and --cooldown not below 0")
+        if not 0 < parsed.stats_poll_interval_s < float("inf"):
+            raise ValueError("--stats-poll-interval-s has to be above 0")
         gates = bench_flags.gates_of(parsed)
         bounds = {**BOUNDS, **({"slo": gates} if gates else {})}
-        search = Search(tuple(bounds), parsed.users_most, parsed.repeats, parsed.refine_step)
+        search = Search((*bounds, PHYSICAL), parsed.users_most, parsed.repeats, parsed.refine_step)
         plan = bench_flags.plan_of(parsed, Closed(1, parsed.requests, parsed.duration))
-        where = Where(*bench_flags.target_of(parsed), parsed.cooldown)
+        where = Where(*bench_flags.target_of(parsed), parsed.cooldown, parsed.stats_poll_interval_s)
     watched = sys.stderr.isatty() and not parsed.json
     told = run(capacity(where, plan, search, bounds, shown if watched else quiet))
     if parsed.json:
-        levels = [{"level": step.level, **step.result.flat()} for step in told.steps]
+        levels = [_level(step) for step in told.steps]
         options.print_json({"users": told.users, "unbroken": told.unbroken, "levels": levels})
     else:
         print("\n".join(lines(told)))
     return 0 if any(step.result.figures.ok for step in told.steps) else 1
+
+
+def _level(step: Step) -> dict[str, object]:
+    pressure = {"sessions_pct": step.pressure.sessions_pct, "kv_pct": step.pressure.kv_pct}
+    return {"level": step.level, "pressure": pressure, **step.result.flat()}
 
 
 def lines(told: Capacity) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 from roost.bench.load.gates import Gate, seen
 from roost.bench.load.measure import Result, measure
 from roost.bench.load.plan import Closed, Open, Plan
+from roost.bench.load.pressure import Gauge, Pressure
 from roost.bench.load.search import Search
 from roost.bench.load.summary import Summary
 from roost.gateway.upstream.targets import Target
@@ -20,21 +21,29 @@ BOUNDS: dict[str, tuple[Gate, ...]] = {
     "slo": (Gate("error_rate", 0.05), Gate("p95_ttft_ms", 30_000), Gate("reject_rate", 0.01)),
 }
 """What ends the levels of a search, as in the experiment of system 1: refusals, or bad service."""
+PHYSICAL = "physical"
+FULL_PCT, LOST_RATE = 90.0, 0.25
+"""The third bound of system 1: a server that is as full, or loses as many and refuses none."""
 
 
 class Where(msgspec.Struct, frozen=True):
-    """The server, whom to trust behind https, and how long it rests between levels."""
+    """The server, whom to trust behind https, and how long it rests between levels.
+
+    While capacity is looked for it is asked every `poll_s` seconds how full it is.
+    """
 
     target: Target
     tls: ssl.SSLContext | None
     cooldown_s: float
+    poll_s: float = 2.0
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One level as it was played: requests a second, or users."""
+    """One level as it was played: requests a second, or users; and how full the server was."""
 
     level: float
     result: Result
+    pressure: Pressure = Pressure()
 
 
 class Capacity(msgspec.Struct, frozen=True):
@@ -74,18 +83,22 @@ async def capacity(
     bounds: Mapping[str, tuple[Gate, ...]],
     told: Callable[[Step], None],
 ) -> Capacity:
-    """Play what the search asks for; the plan's load is the closed one of each level."""
+    """Play what the search asks for; the plan's load is the closed one of each level.
+
+    The search is for all `bounds` and the physical one.
+    """
     steps: list[Step] = []
     assert isinstance(plan.load, Closed), "capacity counts users"
+    gauge = Gauge(where.target, where.tls, where.poll_s)
     while (users := search.next_level()) is not None:
         await asyncio.sleep(where.cooldown_s if steps else 0)
         load = msgspec.structs.replace(plan.load, users=users)
-        result = await _played(where, plan, load, len(steps))
-        steps.append(Step(float(users), result))
+        result, pressure = await gauge.during(_played(where, plan, load, len(steps)))
+        steps.append(Step(float(users), result, pressure))
         told(steps[-1])
         over = {name: excess(gates, result.figures) for name, gates in bounds.items()}
-        search.on_played(users, over)
-    found = {name: search.found(name) for name in bounds}
+        search.on_played(users, {**over, PHYSICAL: physical_excess(result.figures, pressure)})
+    found = {name: search.found(name) for name in (*bounds, PHYSICAL)}
     highest = max(step.level for step in steps)
     unbroken = tuple(name for name, most in found.items() if most == highest)
     return Capacity(found, unbroken, tuple(steps))
@@ -98,6 +111,18 @@ async def _played(where: Where, plan: Plan, load: Open | Closed, number: int) ->
     block = msgspec.structs.replace(plan, load=load, work=work, warmup=warmup)
     result, _ = await measure(where.target, block, "", tls=where.tls)
     return result
+
+
+def physical_excess(told: Summary, pressure: Pressure) -> float:
+    """Return how far a server is beyond what it can physically do; 0 and less is within that.
+
+    A server that loses requests without refusing any has promised too much.
+    """
+    lost, refused = seen("error_rate", told) or 0.0, seen("reject_rate", told) or 0.0
+    beyond = [pressure.most_pct - FULL_PCT] + ([lost - LOST_RATE] if not refused else [])
+    most = max(beyond)
+    # Reaching a limit is beyond it here.
+    return most or 1e-9
 
 
 def excess(gates: Sequence[Gate], told: Summary) -> float:
