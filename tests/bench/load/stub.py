@@ -71,6 +71,11 @@ class Stub:
 
     async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        if head.startswith("GET "):
+            # Nobody has such a page here; it counts as no request of the load.
+            writer.write(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n")
+            await writer.drain()
+            return True
         size = int(head.lower().partition("content-length:")[2].split("\r\n")[0])
         body = json.loads(await reader.readexactly(size))
         part = self._parts[len(self.asked) % len(self._parts)]

@@ -13,7 +13,7 @@ from roost.bench.chaos.schedule import FAULTS, Fault, Strike, schedule
 from roost.bench.chaos.seen import Seen, Struck
 from roost.bench.chaos.strikes import Striker, cold_model
 from roost.bench.drills import fleets
-from roost.bench.drills.stage import Stage, acted
+from roost.bench.drills.stage import Stage, acted, many_calls
 
 MEMBERS, SLOTS = 3, 2
 STRIKE_S = 60.0
@@ -52,6 +52,7 @@ async def play(plan: Plan, told: Callable[[Struck], None] = lambda _: None) -> S
         """Do it on this stage."""
         return await _play(stage, plan, told)
 
+    many_calls()
     seen, held = await acted(act, STRIKE_S * (1 + len(plan.strikes)))
     return msgspec.structs.replace(seen, held={**seen.held, **held})
 

@@ -26,7 +26,7 @@ from roost.bench.drills import (
 )
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Report
-from roost.bench.drills.stage import Stage, on_stage
+from roost.bench.drills.stage import Stage, many_calls, on_stage
 from roost.bench.numbers import calibration
 from roost.bench.processes import ends_by_term
 from roost.gateway.loop import run
@@ -66,6 +66,7 @@ REAL: dict[str, Drill] = {
 
 async def play(drill: Drill, plan: Plan, real: Path | None = None) -> Report:
     """Run one drill on a stage of its own."""
+    many_calls()
     return await on_stage(partial(drill, plan=plan), plan.bound_s, real)
 
 

@@ -15,6 +15,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -31,6 +32,7 @@ from roost.store.models import ModelStore
 
 START_S = 60.0
 HELD_S = 10.0
+CALLS = 64
 LISTENS = r"roost listens on http://127\.0\.0\.1:(\d+)"
 
 
@@ -329,6 +331,11 @@ async def on_stage(
     seen = str(held) if held else "nothing"
     checks = (*report.checks, Check("held by no gateway at the end", not held, seen))
     return msgspec.structs.replace(report, checks=checks)
+
+
+def many_calls() -> None:
+    """Let this loop wait for many blocking calls at once; by itself it does for a few per core."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(CALLS))
 
 
 async def acted(

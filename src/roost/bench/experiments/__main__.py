@@ -12,6 +12,7 @@ from time import monotonic
 
 import msgspec
 
+from roost.bench.drills.stage import many_calls
 from roost.bench.experiments import (
     e01_admission,
     e02_ties,
@@ -72,6 +73,7 @@ def known() -> dict[str, Playable]:
 async def played(experiment: Playable, house: House) -> Record:
     """Run one, and return its record."""
     before = environment.environment(dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+    many_calls()
     began_s = monotonic()
     house.held = {}
     seen = await experiment.play(house)
