@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from roost.backends.registry import CLASSES, NAMES, traits
 from roost.config.show import reference_markdown
+from roost.core.conformance import NOT_RUN, PROMISES, read_runs, tried
 from roost.errors import REASONS, Fault
 from roost.observe.names import EVENTS, METRICS
 from tests.source import ROOT
@@ -63,7 +65,59 @@ def observed_markdown() -> str:
     return "".join([_OBSERVED, *rows, "\n| event | meaning |\n|---|---|\n", *events])
 
 
+_CAPABILITIES = """\
+# What each backend was seen to do
+
+Written by `make docs` from `src/roost/core/conformance.json`.
+That is written by `python -m tests.record`, which runs the conformance suite on the backends that
+can be run where it is called.
+`GET /roost/v1/capabilities` says the same of the backends that a fleet has.
+
+A promise passes where every case of it did; `pass (2 of 5)` is all that the backend claims or the
+model allows, and the rest is named below.
+What is not claimed is refused as `unsupported`. What was not run is not marked.
+
+"""
+
+_CLASSES = """
+## Who owns what
+
+For each class of backends, and what a build does that only calls the engine.
+
+| class | backends | residency | requests of one model | batching | KV | cancelling | naive |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def capabilities_markdown() -> str:
+    """Render what was recorded of the conformance suite, and what classes of backends there are."""
+    runs = read_runs((ROOT / "src/roost/core/conformance.json").read_bytes())
+    names = tuple(PROMISES.values())
+    parts = [_CAPABILITIES, f"| backend | {' | '.join(names)} |\n|{'---|' * (len(names) + 1)}\n"]
+    shown = tried(runs, {one.name: one.capabilities.claimed for one in traits()})
+    for one in shown:
+        cells = " | ".join(one.promises[name] for name in names)
+        parts.append(f"| `{one.backend}` | {cells} |\n")
+    parts.append("\n## The runs\n\n| backend | date | with | versions | machine | not kept |\n")
+    parts.append("|---|---|---|---|---|---|\n")
+    for one in shown:
+        run = runs.get(one.backend)
+        if run is None:
+            parts.append(f"| `{one.backend}` | {NOT_RUN} | | | | |\n")
+            continue
+        rest = ", ".join(f"{c.name} ({c.status})" for c in run.cases if c.status != "kept")
+        facts = f"{one.date} | {one.subject} | {one.versions} | {one.machine}"
+        parts.append(f"| `{one.backend}` | {facts} | {rest} |\n")
+    parts.append(_CLASSES)
+    for kind in dict.fromkeys(CLASSES[name] for name in NAMES):
+        mine = ", ".join(f"`{name}`" for name in NAMES if CLASSES[name] == kind)
+        words = (kind.residency, kind.overlap, kind.batching, kind.kv, kind.cancel, kind.naive)
+        parts.append(f"| {kind.name} | {mine} | {' | '.join(words)} |\n")
+    return "".join(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/capabilities.md": capabilities_markdown,
     "docs/errors.md": errors_markdown,
     "docs/observe.md": observed_markdown,
     "docs/settings.md": reference_markdown,

@@ -12,6 +12,7 @@ from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import compiled, rewrite, runner
 from tests.children import living
+from tests.recorded import differing
 
 CLAIMED = ("concurrent_streams", "cancel", "exact_token_count", "replay")
 HELLO = json.dumps({"type": "hello", "version": 1})
@@ -23,6 +24,7 @@ async def test_the_example_keeps_every_promise(tmp_path: Path) -> None:
     results = await examine(runner(tmp_path))
     assert failed(results) == [], table(results)
     assert {one.status for one in results} == {"kept", "not claimed"}, table(results)
+    assert differing("command", results) == [], "python -m tests.record command"
     kept = {need for one in results if one.status == "kept" for need in one.case.needs}
     assert kept == {"chat", "completion", "streaming", *CLAIMED}
 

@@ -16,6 +16,7 @@ from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import COUNTS, MODEL, OPTIONS, compiled, once, rewrite
 from tests.children import living
 from tests.conftest import until
+from tests.recorded import differing
 
 
 @pytest.mark.slow
@@ -23,6 +24,7 @@ async def test_the_example_keeps_every_promise(tmp_path: Path) -> None:
     """All that a process for each request can promise, with the program that the documents show."""
     results = await examine(once(tmp_path, options=OPTIONS, output=COUNTS))
     assert failed(results) == [], table(results)
+    assert differing("command_once", results) == [], "python -m tests.record command_once"
     kept = {need for one in results if one.status == "kept" for need in one.case.needs}
     assert kept == {"chat", "completion", "streaming", "concurrent_streams", "cancel"}
 

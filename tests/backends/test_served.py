@@ -21,6 +21,7 @@ from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import MODEL, kill_server, rewrite, served
 from tests.children import living
+from tests.recorded import differing
 
 
 async def started(subject: Subject) -> Runtime:
@@ -41,6 +42,7 @@ async def test_vllm_keeps_every_promise_of_its_dialect(tmp_path: Path) -> None:
     """Death and end included, since it is a child; what no server tells is not claimed."""
     results = await examine(served(tmp_path, Vllm(), "vllm"))
     assert failed(results) == [], table(results)
+    assert differing("vllm", results) == [], "python -m tests.record vllm omlx"
     kept = {need for one in results if one.status == "kept" for need in one.case.needs}
     assert kept == {"chat", "completion", "streaming", "concurrent_streams", "cancel"}
     assert living() == []

@@ -108,6 +108,9 @@ async def test_what_a_node_says_of_itself_is_shown(keyed: Stage) -> None:
     shown = data(await call(keyed, "ann", "GET", "/roost/v1/capabilities"))
     (promised,) = cast("list[dict[str, list[dict[str, object]]]]", shown["nodes"])
     (model,) = promised["models"]
+    (tried,) = cast("list[dict[str, object]]", shown["conformance"])
+    assert (tried["backend"], tried["date"]) == ("puppet", "")
+    assert set(cast("dict[str, str]", tried["promises"]).values()) == {"not run here"}
     statuses = {one["id"]: one["status"] for one in cast("list[dict[str, str]]", model["promises"])}
     assert statuses["generation.chat"] == "supported"
     assert statuses["generation.tools"] == "unsupported"
@@ -124,7 +127,8 @@ async def test_a_node_that_is_gone_promises_nothing(keyed: Stage) -> None:
     node.leave()
     await until(lambda: not keyed.gateway.mind.links, what="the node has left")
     for verb in ("capabilities", "memory"):
-        assert data(await call(keyed, "ann", "GET", f"/roost/v1/{verb}")) == {"nodes": []}
+        shown = data(await call(keyed, "ann", "GET", f"/roost/v1/{verb}"))
+        assert {name: part for name, part in shown.items() if part} == {}
 
 
 async def test_requests_are_rows_for_their_tenant_and_counts_for_all(keyed: Stage) -> None:

@@ -22,8 +22,12 @@ Start = Callable[..., Roost]
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A ROOST_HOME in which the model `tiny` is installed; only `scripted` can run it."""
-    root = tmp_path / "home"
-    source = tmp_path / "tiny.gguf"
+    return home_in(tmp_path)
+
+
+def home_in(folder: Path) -> Path:
+    """Make such a home in a folder."""
+    root, source = folder / "home", folder / "tiny.gguf"
     source.write_bytes(tiny(**{"llama.context_length": Typed("u32", 65_536)}))
     ModelStore(Home.open(root)).add_file(source, link=False)
     return root

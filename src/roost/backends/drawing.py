@@ -133,6 +133,13 @@ class Draw:
         return logits
 
 
+def logits_of(values: object) -> Logits:
+    """Take logits out of another library's array, which tells its bytes or its numbers."""
+    import numpy as np
+
+    return np.asarray(values, dtype=np.float32)
+
+
 def _or(wanted: float | None, default: float) -> float:
     return default if wanted is None else wanted
 

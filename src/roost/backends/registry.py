@@ -14,6 +14,16 @@ from typing import NamedTuple
 from roost import __version__
 from roost.backends.base import Backend
 from roost.backends.choosing import Around, Subject, choose
+from roost.backends.classes import (
+    ENGINE_SERVER,
+    EXTERNAL,
+    INSIDE,
+    LIBRARY,
+    ONCE,
+    OWN_SERVER,
+    RUNNER,
+    Class,
+)
 from roost.backends.looking import library_found, llama_found
 from roost.core.about import BackendAbout
 from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
@@ -81,6 +91,7 @@ class _Entry(NamedTuple):
     look: Callable[[str], Found]
     formats: tuple[str, ...]
     priorities: dict[Accelerator, int]
+    class_: Class
     platforms: tuple[str, ...] = ()
     hosts: bool = False
     external: bool = False
@@ -100,7 +111,7 @@ def _hosted(
         return library_found(importlib.import_module(module).LIBRARY)
 
     name = module.rpartition(".")[2]
-    return {name: _Entry(make_hosted, look_for, formats, priorities, hosts=True)}
+    return {name: _Entry(make_hosted, look_for, formats, priorities, LIBRARY, hosts=True)}
 
 
 _LLAMA: dict[Accelerator, int] = {
@@ -111,19 +122,24 @@ _LLAMA: dict[Accelerator, int] = {
     "cpu": 800,
 }
 _TRANSFORMERS: dict[Accelerator, int] = {"cuda": 840, "rocm": 840, "metal": 840, "cpu": 840}
+_MLX: dict[Accelerator, int] = {"cuda": 850, "metal": 850, "cpu": 120}
 _ONNX: dict[Accelerator, int] = {"cuda": 960, "cpu": 760}
 _ENTRIES: dict[str, _Entry] = {
-    "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA),
-    "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}),
-    "command": _Entry(_command, _own, ("command",), {"cpu": 1}),
-    "command_once": _Entry(_command_once, _own, ("command_once",), {"cpu": 1}),
-    "vllm": _Entry(_vllm, _cards, ("vllm",), {"cpu": 1}, ("linux",)),
-    "omlx": _Entry(_omlx, _cards, ("omlx",), {"cpu": 1}, ("darwin",)),
-    "openai_http": _Entry(_openai_http, _own, ("openai_http",), {"cpu": 1}, external=True),
+    "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA, ENGINE_SERVER),
+    "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}, INSIDE),
+    "command": _Entry(_command, _own, ("command",), {"cpu": 1}, RUNNER),
+    "command_once": _Entry(_command_once, _own, ("command_once",), {"cpu": 1}, ONCE),
+    "vllm": _Entry(_vllm, _cards, ("vllm",), {"cpu": 1}, OWN_SERVER, ("linux",)),
+    "omlx": _Entry(_omlx, _cards, ("omlx",), {"cpu": 1}, OWN_SERVER, ("darwin",)),
+    "openai_http": _Entry(
+        _openai_http, _own, ("openai_http",), {"cpu": 1}, EXTERNAL, external=True
+    ),
     **_hosted("roost.backends.transformers", ("safetensors",), _TRANSFORMERS),
+    **_hosted("roost.backends.mlx", ("safetensors",), _MLX),
     **_hosted("roost.backends.onnx_genai", ("onnx",), _ONNX),
     **_hosted("roost.backends.toy", ("toy",), {"cpu": 1}),
 }
+CLASSES = {name: entry.class_ for name, entry in _ENTRIES.items()}
 HOSTED = tuple(name for name, entry in _ENTRIES.items() if entry.hosts)
 NAMES = tuple(sorted(_ENTRIES))
 

@@ -7,11 +7,13 @@ while a model loads and while a node is silent.
 from __future__ import annotations
 
 import time
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from roost import __version__
+from roost.core.conformance import read_runs, tried
 from roost.fleet.memory_views import MemoryView, memory_of
 from roost.fleet.promises import promises_of
 from roost.fleet.runtime_views import RuntimeLine, backend_samples, runtime_lines
@@ -44,6 +46,8 @@ class Control:
 
     def __init__(self, mind: Mind) -> None:
         self._mind = mind
+        # What this release was tried with; nodes of another one say what they claim themselves.
+        self._runs = read_runs(files("roost.core").joinpath("conformance.json").read_bytes())
         self._started_ms = _unix_ms()
         self._started_s = mind.now_s
 
@@ -72,7 +76,9 @@ class Control:
         }
 
     def _capabilities(self, _call: Call) -> object:
-        return {"nodes": [promises_of(node) for node in self._nodes()]}
+        nodes = [promises_of(node) for node in self._nodes()]
+        claims = {one.name: one.claims for node in nodes for one in node.backends or ()}
+        return {"nodes": nodes, "conformance": tried(self._runs, dict(sorted(claims.items())))}
 
     def _memory(self, _call: Call) -> object:
         return {"nodes": [self._memory_of(node) for node in self._nodes()]}
