@@ -117,6 +117,26 @@ async def test_an_error_of_the_library_is_one_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+async def test_vectors_fail_as_answers_do(tmp_path: Path) -> None:
+    """What the library raises is one batch's failure, a crash is everybody's who waits."""
+    subject = toy(tmp_path, raise_after=2, crash_after=3, prefill_ms=1.0)
+    options = msgspec.structs.replace(subject.key.options, mode="embed")
+    key = msgspec.structs.replace(subject.key, options=options)
+    async with started(Subject(subject.backend, key, subject.manifest, subject.settings)) as one:
+        (tokens,) = await one.tokenize(["one"])
+        with pytest.raises(RoostError, match="the library raised RuntimeError") as caught:
+            await one.embed([tokens] * 2)
+        assert caught.value.failure.reason == "runtime_error"
+        assert len((await one.embed([tokens]))[0]) == 16
+        both = (one.embed([tokens] * 3), one.embed([tokens]))
+        for ended in await asyncio.gather(*both, return_exceptions=True):
+            assert isinstance(ended, RoostError)
+            assert ended.failure.reason == "runtime_died"
+            assert "it ended unexpectedly" in ended.failure.message
+        assert one.died.is_set()
+
+
+@pytest.mark.slow
 async def test_a_stuck_call_is_ended_and_nobody_else_is(
     tmp_path: Path, eventually: Eventually
 ) -> None:

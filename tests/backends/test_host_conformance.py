@@ -14,14 +14,14 @@ UNCLAIMED = {
     *("states come back", "saving changes nothing", "states do not disturb", "states are shared"),
     *("bad states are refused", "a lost folder is made again"),
     *("answers are JSON", "schemas hold", "grammars hold", "bad formats are refused"),
-    *("formats do not disturb", "biases are followed", "texts become vectors"),
-    *("bad inputs are refused", "modes are apart", "leaving leaves nothing"),
+    *("formats do not disturb", "biases are followed"),
+    *("documents are scored", "bad documents are refused"),
 }
 
 
 @pytest.mark.slow
 async def test_promises_are_kept(tmp_path: Path) -> None:
-    """Every case is kept that is not about states, formats or vectors, which it has not."""
+    """Every case is kept that is not about states, formats or scores, which it has not."""
     results = await examine(toy(tmp_path, prefill_ms=0.05, decode_ms=0.5, load_ms=20))
     assert failed(results) == [], table(results)
     assert differing("toy", results) == [], "python -m tests.record toy"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,11 +19,13 @@ from roost.store.home import Home
 from roost.store.models import ModelStore
 from roost.testing.conformance import CASES, Subject, examine, failed, table
 from tests.backends.subjects import settings_in
-from tests.minilm import minilm_gguf
+from tests.minilm import minilm_folder, minilm_gguf
 from tests.system.processes import Roost
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(600)]
 GGUF, RANK = "all-minilm-l6-v2", "all-minilm-l6-v2-rank"
+FOLDER = "minilm-folder"
+"""The name under which the folder is put beside the file of the same name."""
 TEXTS = ["The cat sits outside", "A man is playing guitar", "A cat is playing in the garden"]
 LIKENESS = (1.0, 0.0364, 0.6385)
 """Of the first to each, as this model is known to give it (0.036 is in its makers' own example)."""
@@ -34,6 +38,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = ModelStore(Home.open(root))
     for head in (False, True):
         store.add_file(minilm_gguf(head=head), link=True)
+    shutil.copytree(minilm_folder(), root.parent / FOLDER, copy_function=os.symlink)
+    assert store.add_file(root.parent / FOLDER, link=True).id == FOLDER
     return root
 
 
@@ -62,6 +68,17 @@ def test_vectors_are_those_of_the_model(client: OpenAI) -> None:
     many = client.embeddings.create(model=GGUF, input=TEXTS * 7, encoding_format="float")
     for place, one in enumerate(many.data):
         assert likeness(one.embedding, vectors[place % 3]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_two_engines_make_the_same_vectors(client: OpenAI) -> None:
+    """The folder on Transformers, pooled as it says, and the same weights on llama.cpp."""
+    texts = [*TEXTS, "naïve 😀 歪 שלום", "a " * 200, "[SEP] x [CLS]"]
+    one, two = (client.embeddings.create(model=model, input=texts) for model in (GGUF, FOLDER))
+    assert two.usage == one.usage
+    for first, second in zip(one.data, two.data, strict=True):
+        assert likeness(first.embedding, second.embedding) > 0.999
+    with pytest.raises(BadRequestError, match="Input 0 has 257 tokens, of which 256 fit"):
+        client.embeddings.create(model=FOLDER, input="cat " * 255)
 
 
 def test_what_such_a_model_cannot_do_is_said(client: OpenAI) -> None:
@@ -106,16 +123,17 @@ def test_documents_are_scored(client: OpenAI) -> None:
         scores(["cat " * 520])
 
 
-@pytest.mark.parametrize("model", [GGUF, RANK])
+@pytest.mark.parametrize("model", [GGUF, RANK, FOLDER])
 async def test_the_promises_about_vectors_and_scores(
     model: str, home: Path, tmp_path: Path
 ) -> None:
-    """Of the contract, the ones that such a model can keep, on real llama.cpp."""
+    """Of the contract, the ones that such a model can keep, on real engines."""
     manifest: Manifest = ModelStore(Home.open(home)).get(model)
     mode = "rank" if model == RANK else "embed"
-    options = RuntimeOptions(ctx=512, slots=1, threads=1, mode=mode)  # type: ignore[arg-type]
-    key = RuntimeKey("llama_server", manifest.id, manifest.digest, options)
-    subject = Subject(make("llama_server"), key, manifest, settings_in(tmp_path), None)
+    options = RuntimeOptions(ctx=256, slots=1, threads=1, mode=mode)  # type: ignore[arg-type]
+    backend = "transformers" if model == FOLDER else "llama_server"
+    key = RuntimeKey(backend, manifest.id, manifest.digest, options)
+    subject = Subject(make(backend), key, manifest, settings_in(tmp_path), None)
     number = 15 if mode == "rank" else 14
     cases = [case for case in CASES if case.promise == number and case.needs == (case.needs[0],)]
     results = await examine(subject, cases)

@@ -168,3 +168,30 @@ def test_a_folder_for_onnx_has_weights(store: ModelStore, genai: Path) -> None:
     (genai / "model.onnx").unlink()
     with pytest.raises(RoostError, match="no weights"):
         store.add_file(genai, link=True)
+
+
+def test_a_folder_for_vectors_says_how_they_are_made(store: ModelStore, folder: Path) -> None:
+    """It writes no text, has sizes, and as much context as its makers used."""
+    told = {"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 384}
+    more = {"vocab_size": 30522, "max_position_embeddings": 512, "matryoshka_dimensions": [64, 999]}
+    (folder / "config.json").write_text(json.dumps(told | more))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 256}))
+    parts = [("", "Transformer"), ("1_Pooling", "Pooling"), ("../out", "Normalize")]
+    modules = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in parts
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text("{}")
+    (folder.parent / "out").mkdir()
+    (folder.parent / "out" / "config.json").write_text("{}")
+    manifest = store.add_file(folder, link=True)
+    assert (manifest.tasks, manifest.vector_sizes) == (("embeddings",), (384, 64))
+    assert (manifest.ctx_train, manifest.architecture) == (256, "bert")
+    files = {Path(file.path).relative_to(folder) for file in manifest.files}
+    assert Path("1_Pooling/config.json") in files
+    assert Path("config.json") in files
+    (folder / "modules.json").write_text("{")
+    store.remove("smol")
+    with pytest.raises(RoostError, match=r"modules\.json cannot be read"):
+        store.add_file(folder, link=True)

@@ -48,3 +48,37 @@ class Texts:
         fast = self._special if special else self._plain
         ids: list[int] = fast.encode(piece, add_special_tokens=False).ids
         return ids
+
+
+class Framed:
+    """The tokeniser of texts that vectors are made of: `before` and `behind` each go tokens.
+
+    How its tokens are spelt makes no difference. Raises `ValueError`, in words for a person.
+    """
+
+    def __init__(self, described: str) -> None:
+        from tokenizers import Tokenizer as Fast
+
+        try:
+            self._special, self._plain = Fast.from_str(described), Fast.from_str(described)
+        except Exception as error:
+            # The library raises nothing narrower.
+            raise ValueError("The model's tokeniser is none that can be read.") from error
+        self._plain.encode_special_tokens = True
+        for one in (self._special, self._plain):
+            one.no_padding()
+            one.no_truncation()
+        self.before, self.behind = self._around()
+
+    def tokenize(self, piece: str, *, special: bool) -> list[int]:
+        """Tokenise a piece and add nothing."""
+        fast = self._special if special else self._plain
+        ids: list[int] = fast.encode(piece, add_special_tokens=False).ids
+        return ids
+
+    def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        whole, inner = self._plain.encode("a").ids, self.tokenize("a", special=False)
+        for at in range(len(whole) - len(inner) + 1):
+            if whole[at : at + len(inner)] == inner:
+                return tuple(whole[:at]), tuple(whole[at + len(inner) :])
+        raise ValueError("The model's tokeniser changes a text that it puts tokens around.")

@@ -11,19 +11,22 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import queue
 import resource
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import msgspec
 
-from roost.backends.host_engine import CannotLoad, Engine, Loader
+from roost.backends.host_engine import CannotLoad, Engine, Loader, VectorEngine
 from roost.backends.host_frames import (
     VERSION,
     Broken,
+    Embed,
+    Embedded,
     Hello,
     Load,
     Loading,
@@ -35,7 +38,7 @@ from roost.backends.host_frames import (
     Word,
     pack,
 )
-from roost.backends.host_rounds import Rounds
+from roost.backends.host_rounds import INBOX_MAX, Rounds
 
 READ_BYTES = 256 * 1024
 DEFECT = 70
@@ -65,7 +68,7 @@ class Wire:
                 yield decoder.decode(frame)
 
 
-def tokenized(engine: Engine, ask: Tokenize) -> Word:
+def tokenized(engine: Engine | VectorEngine, ask: Tokenize) -> Word:
     """Answer a question for tokens; what goes wrong is the asker's own answer."""
     try:
         lists = [tuple(engine.tokenize(piece, special=ask.special)) for piece in ask.pieces]
@@ -76,7 +79,17 @@ def tokenized(engine: Engine, ask: Tokenize) -> Word:
     return Tokenized(ask.ask, len(tokens), tokens if len(tokens) <= ask.tokens_max else ())
 
 
-def _loaded(load: Loader, order: Load, wire: Wire) -> Engine | None:
+def embedded(engine: VectorEngine, ask: Embed) -> Word:
+    """Answer a question for vectors; what goes wrong is the asker's own answer."""
+    try:
+        size, data = engine.embed(ask.batch)
+    except Exception as error:
+        logging.getLogger(__name__).exception("no vectors were made")
+        return Refused(ask.ask, f"the library raised {type(error).__name__}")
+    return Embedded(ask.ask, size, data)
+
+
+def _loaded(load: Loader, order: Load, wire: Wire) -> Engine | VectorEngine | None:
     try:
         engine = load(order, lambda part: wire.say(Loading(part)))
     except CannotLoad as error:
@@ -103,18 +116,37 @@ def serve(connection: socket.socket, load: Loader) -> None:
     engine = _loaded(load, first, wire) if isinstance(first, Load) else None
     if engine is None:
         return
-    rounds = Rounds(engine, wire.send)
-    threading.Thread(target=_work, args=(rounds,), daemon=True).start()
+    if isinstance(engine, VectorEngine) and isinstance(first, Load) and first.mode == "embed":
+        _serve_vectors(engine, orders, wire)
+        return
+    rounds = Rounds(cast("Engine", engine), wire.send)
+    threading.Thread(target=_work, args=(rounds.forever,), daemon=True).start()
     for order in orders:
         if isinstance(order, Tokenize):
             wire.say(tokenized(engine, order))
-        elif not isinstance(order, Load):
+        elif not isinstance(order, (Load, Embed)):
             rounds.put(order)
 
 
-def _work(rounds: Rounds) -> None:
+def _serve_vectors(engine: VectorEngine, orders: Iterator[Order], wire: Wire) -> None:
+    """Make vectors in one thread, a batch at a time, while another one reads and tokenises."""
+    inbox: queue.Queue[Embed] = queue.Queue(INBOX_MAX)
+
+    def forever() -> None:
+        while True:
+            wire.say(embedded(engine, inbox.get()))
+
+    threading.Thread(target=_work, args=(forever,), daemon=True).start()
+    for order in orders:
+        if isinstance(order, Tokenize):
+            wire.say(tokenized(engine, order))
+        elif isinstance(order, Embed):
+            inbox.put(order)
+
+
+def _work(forever: Callable[[], None]) -> None:
     try:
-        rounds.forever()
+        forever()
     except BaseException:
         # Half a runtime would answer questions and never a request.
         logging.getLogger(__name__).exception("the runtime ends")

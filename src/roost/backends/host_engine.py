@@ -5,8 +5,8 @@ It is called by one thread, except for `tokenize`, which another one may call me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from roost.backends.host_frames import Load, Loaded, Run, Step
 
@@ -40,5 +40,23 @@ class Engine(Protocol):
         ...
 
 
-Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine]
+@runtime_checkable
+class VectorEngine(Protocol):
+    """A model in memory that makes vectors; what it says of `loaded` and `tokenize` is the same."""
+
+    @property
+    def loaded(self) -> Loaded:
+        """What it really has."""
+        ...
+
+    def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
+        """Tokenise a piece and add nothing; `special`: texts of special tokens become those."""
+        ...
+
+    def embed(self, batch: Sequence[Sequence[int]]) -> tuple[int, bytes]:
+        """Make a vector of length 1 for each input: their size, and `core.vectors.packed`."""
+        ...
+
+
+Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine | VectorEngine]
 """Loads a model and tells how much of it, 0..1, is there; raises `CannotLoad`."""

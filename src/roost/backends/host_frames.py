@@ -12,13 +12,16 @@ wrote it, and the end of the conversation.
     Loaded | Broken           →
                               ←    Tokenize
     Tokenized | Refused       →
+                              ←    Embed
+    Embedded | Refused        →
                               ←    Run
     Began Filled* Said*       →
                               ←    Flow* Cancel?
     Over                      →
 
 Every `Run` is answered by exactly one `Over`, after which its slot is free; every `Tokenize` by
-`Tokenized` or `Refused`.
+`Tokenized` or `Refused`, and every `Embed` by `Embedded` or `Refused`. A model that was loaded to
+make vectors is given no `Run`, and one that was not no `Embed`.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from roost.core.engine import Mode
 from roost.core.events import TokenChoice
 from roost.core.request import Sampling
 
@@ -50,7 +54,7 @@ class Load(msgspec.Struct, frozen=True, tag="load"):
 
     `ctx` is tokens per slot, 0 for as many as the model was trained for; `batch` the most prompt
     tokens between two frames; `threads` 0 is the library's own choice, as are `device` and `dtype`
-    "".
+    "". `mode` is what it is loaded for: `generate` or `embed`.
     """
 
     path: str
@@ -60,6 +64,7 @@ class Load(msgspec.Struct, frozen=True, tag="load"):
     threads: int
     device: str = ""
     dtype: str = ""
+    mode: Mode = "generate"
 
 
 class Tokenize(msgspec.Struct, frozen=True, tag="tokenize"):
@@ -73,6 +78,13 @@ class Tokenize(msgspec.Struct, frozen=True, tag="tokenize"):
     pieces: tuple[str, ...]
     special: bool
     tokens_max: int
+
+
+class Embed(msgspec.Struct, frozen=True, tag="embed"):
+    """Make a vector of length 1 for each of these inputs, in their order."""
+
+    ask: int
+    batch: tuple[tuple[int, ...], ...]
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
@@ -117,7 +129,8 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
     """The model is there. What it really has: tokens per slot, ids below `vocab_size`.
 
     `bos` is what a prompt begins with, "" or tokens; `max_token_bytes` the longest token's length,
-    0 where nobody knows. `build` names library and version.
+    0 where nobody knows. `build` names library and version. `eos` is what goes behind an input that
+    a vector is made of, where `bos` goes before it.
     """
 
     ctx: int
@@ -125,6 +138,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
     bos: tuple[int, ...] = ()
     max_token_bytes: int = 0
     build: str = ""
+    eos: tuple[int, ...] = ()
 
 
 class Broken(msgspec.Struct, frozen=True, tag="broken"):
@@ -143,6 +157,14 @@ class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
     ask: int
     count: int
     tokens: tuple[int, ...] = ()
+
+
+class Embedded(msgspec.Struct, frozen=True, tag="embedded"):
+    """The vectors, of `size` numbers each, as `core.vectors` writes them."""
+
+    ask: int
+    size: int
+    data: bytes
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -194,9 +216,9 @@ class Over(msgspec.Struct, frozen=True, tag="over"):
     work: Work = Work()
 
 
-Order: TypeAlias = Load | Tokenize | Run | Cancel | Flow
+Order: TypeAlias = Load | Tokenize | Embed | Run | Cancel | Flow
 Step: TypeAlias = Began | Filled | Said
-Word: TypeAlias = Hello | Loading | Loaded | Broken | Tokenized | Refused | Step | Over
+Word: TypeAlias = Hello | Loading | Loaded | Broken | Tokenized | Embedded | Refused | Step | Over
 
 _encoder = msgspec.msgpack.Encoder()
 _json = msgspec.json.Encoder()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import cast
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -23,6 +23,8 @@ from roost.backends.host_frames import (
     Began,
     Broken,
     Cancel,
+    Embed,
+    Embedded,
     Filled,
     Flow,
     Hello,
@@ -40,13 +42,16 @@ from roost.backends.host_frames import (
     Word,
 )
 from roost.core.events import StreamEvent
-from roost.errors import Failure, fail
+from roost.errors import Failure, RoostError, fail
 
 UNREAD_MAX = 256
 """Events of one stream that wait for its reader before the library is told to pause it."""
 
 UNSENT_MAX_BYTES = 128 * 1024 * 1024
 """Orders that wait for a child that does not read; more than any number of honest prompts."""
+
+Answered: TypeAlias = Tokenized | Embedded | Refused
+"""What may be answered to a question."""
 
 
 class Stream:
@@ -149,7 +154,7 @@ class HostLink(asyncio.Protocol):
         self._splitter = spelling.splitter()
         self._socket: asyncio.Transport | None = None
         self._streams: dict[int, Stream] = {}
-        self._asked: dict[int, asyncio.Future[tuple[int, tuple[int, ...]]]] = {}
+        self._asked: dict[int, asyncio.Future[Answered]] = {}
         self._numbers = 0
 
     @property
@@ -221,19 +226,45 @@ class HostLink(asyncio.Protocol):
 
         Raises `runtime_died`, also for a child that does not answer in time, and `bad_request`.
         """
+        try:
+            async with asyncio.timeout(timeout_s):
+                told = await self._told(ask)
+        except TimeoutError:
+            self.condemn("it did not answer in time")
+            raise RoostError(self.failure()) from None
+        if isinstance(told, Refused):
+            message = f"The text cannot be tokenised: {told.message}."
+            raise fail("bad_request", message, param="prompt")
+        if not isinstance(told, Tokenized):
+            raise self._astray()
+        return told.count, told.tokens
+
+    async def embed(self, batch: tuple[tuple[int, ...], ...]) -> Embedded:
+        """Ask for vectors; raises `runtime_died` and `runtime_error`.
+
+        It waits for as long as the child lives: how long that may take is the node's to know.
+        """
+        told = await self._told(Embed(0, batch))
+        if isinstance(told, Refused):
+            raise fail("runtime_error", f"The runtime made no vectors: {told.message}.")
+        if not isinstance(told, Embedded):
+            raise self._astray()
+        return told
+
+    async def _told(self, ask: Tokenize | Embed) -> Answered:
         number = self._number()
-        future: asyncio.Future[tuple[int, tuple[int, ...]]]
+        future: asyncio.Future[Answered]
         future = self._asked[number] = asyncio.get_running_loop().create_future()
         self.send(msgspec.structs.replace(ask, ask=number))
         try:
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError:
-            self.condemn("it did not answer in time")
-            failure = self.failure()
-            raise fail(failure.reason, failure.message) from None
+            return await future
         finally:
             del self._asked[number]
+
+    def _astray(self) -> RoostError:
+        """One question was answered by the answer to another kind: nothing it says is believed."""
+        self.condemn("it broke the protocol")
+        return RoostError(self.failure())
 
     def open(self, prepared: Prepared, use: SlotUse) -> Stream:
         """Begin a run; `Stream.leave` has to follow, whatever happens."""
@@ -257,20 +288,16 @@ class HostLink(asyncio.Protocol):
         if isinstance(word, (Said, Filled, Began, Over)):
             if stream := self._streams.get(word.run):
                 stream.on_word(word)
-        elif isinstance(word, (Tokenized, Refused)):
-            self._on_tokens(word)
+        elif isinstance(word, (Tokenized, Embedded, Refused)):
+            self._on_answer(word)
         else:
             self._on_load(word)
 
-    def _on_tokens(self, word: Tokenized | Refused) -> None:
+    def _on_answer(self, word: Answered) -> None:
         asked = self._asked.get(word.ask)
         if asked is None or asked.done():
             return
-        if isinstance(word, Tokenized):
-            asked.set_result((word.count, word.tokens))
-        else:
-            message = f"The text cannot be tokenised: {word.message}."
-            asked.set_exception(fail("bad_request", message, param="prompt"))
+        asked.set_result(word)
 
     def _on_load(self, word: Hello | Loading | Loaded | Broken) -> None:
         if isinstance(word, Hello):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from roost.backends.render import Renderer
 from roost.core.events import StreamEvent
 from roost.core.model import Capabilities, RuntimeKey
 from roost.core.request import ChatPrompt, GenerateRequest
+from roost.core.vectors import FLOAT_BYTES, numbers
 from roost.errors import fail
 
 
@@ -74,6 +76,7 @@ class HostedRuntime:
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
         self._check_alive()
+        checks.check_mode(self._key.options, "generate")
         checks.check_request(request)
         checks.check_claimed(request, self._claims)
         checks.check_biases(request.sampling, self._loaded.vocab_size)
@@ -89,6 +92,7 @@ class HostedRuntime:
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Run a prepared request; see `base.Runtime.open`. A slot in use is the caller's defect."""
         self._check_alive()
+        checks.check_mode(self._key.options, "generate")
         slots, loaded = self._key.options.slots, self._loaded
         checks.check_run(prepared, use, slots=slots, ctx=loaded.ctx, vocab_size=loaded.vocab_size)
         checks.check_claimed(prepared.request, self._claims)
@@ -105,6 +109,40 @@ class HostedRuntime:
             finally:
                 self._busy.discard(use.slot)
                 self._learn(stream.answer.work)
+
+    async def tokenize(
+        self, inputs: Sequence[str | tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Give the tokens of texts that vectors are made of; see `base.Embedder.tokenize`."""
+        self._check_vectors()
+        loaded = self._loaded
+        checks.check_texts(inputs, loaded.max_token_bytes, loaded.ctx)
+        found = [
+            (*loaded.bos, *await self._tokenize([one], special=False), *loaded.eos)
+            if isinstance(one, str)
+            else one
+            for one in inputs
+        ]
+        checks.check_inputs(found, loaded.vocab_size, loaded.ctx)
+        return tuple(found)
+
+    async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
+        """Make a vector for each input; see `base.Embedder.embed`."""
+        self._check_vectors()
+        checks.check_batch(batch, self._loaded.vocab_size, self._loaded.ctx)
+        told = await self._link.embed(tuple(batch))
+        step = told.size * FLOAT_BYTES
+        if told.size < 1 or len(told.data) != step * len(batch):
+            raise fail("runtime_error", "The runtime made no vectors.")
+        rows = (told.data[at : at + step] for at in range(0, len(told.data), step))
+        vectors = tuple(map(numbers, rows))
+        if not all(math.isfinite(one) for vector in vectors for one in vector):
+            raise fail("runtime_error", "The runtime made vectors that are no numbers.")
+        return vectors
+
+    def _check_vectors(self) -> None:
+        self._check_alive()
+        checks.check_mode(self._key.options, "embed")
 
     async def telemetry(self) -> Telemetry:
         """Streams that hold a slot, memory of the process, and the rates of the last answer."""

@@ -15,6 +15,7 @@ from roost.backends.host_link import HostLink
 from roost.backends.host_runtime import HostedRuntime, Owned
 from roost.backends.loading import guessed_part
 from roost.backends.render import Renderer, renderer_for
+from roost.core.engine import lack
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
 
@@ -41,6 +42,10 @@ async def begin(
     on_progress: Callable[[float], None],
 ) -> HostedRuntime:
     """Start a child and wait until its model is loaded; see `base.Backend.start`."""
+    mode, claims = key.options.mode, guest.capabilities
+    if mode == "rank" or (mode == "embed" and not claims.embeddings):
+        message = f"The backend {key.backend} {lack('generate', mode)}."
+        raise fail("load_failed", message)
     on_progress(0.0)
     renderer = renderer_for(manifest, settings)
     link = await _begun(guest, settings, renderer, on_progress)
@@ -109,6 +114,7 @@ def _load(key: RuntimeKey, manifest: Manifest, path: str) -> Load:
         *(path, ctx, options.slots, options.batch, options.threads),
         device=options.device,
         dtype=options.dtype,
+        mode=options.mode,
     )
 
 
@@ -116,5 +122,5 @@ def _check_loaded(loaded: Loaded) -> None:
     """Believe a child only what can be; raises `load_failed`."""
     if loaded.ctx < 2 or loaded.vocab_size < 1:
         raise fail("load_failed", "The library came up without a context or a vocabulary.")
-    if not all(0 <= token < loaded.vocab_size for token in loaded.bos):
+    if not all(0 <= token < loaded.vocab_size for token in (*loaded.bos, *loaded.eos)):
         raise fail("load_failed", "The library begins prompts with what is none of its tokens.")

@@ -18,7 +18,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -26,8 +26,10 @@ import msgspec
 
 from roost.backends.host_engine import CannotLoad, Running
 from roost.backends.host_frames import Began, Filled, Load, Loaded, Run, Said
+from roost.backends.scripted_vectors import vector
 from roost.core.events import TokenChoice, TokenLogprob
 from roost.core.request import Sampling
+from roost.core.vectors import packed
 
 BOS, START, END = 256, 257, 258
 SPECIAL = {"<s>": BOS, "<|im_start|>": START, "<|im_end|>": END}
@@ -43,6 +45,8 @@ _SPLIT = re.compile("|".join(map(re.escape, SPECIAL)))
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long everything takes, and what goes wrong: at the load, or after so many tokens.
+
+    Of vectors it goes wrong with so many inputs at once.
 
     `stuck_after` stops in the middle of a step for good, `crash_after` ends the process,
     `garbage_after` writes what is no frame, `raise_after` raises. `hog_bytes` are taken at the load
@@ -110,6 +114,13 @@ class ToyEngine:
             yield SPECIAL[found.group()]
             at = found.end()
         yield from piece[at:].encode()
+
+    def embed(self, batch: Sequence[Sequence[int]]) -> tuple[int, bytes]:
+        """Make vectors near where texts have the same bytes; see `host_engine.VectorEngine`."""
+        self._fail(len(batch))
+        time.sleep(sum(map(len, batch)) * self._model.prefill_ms / 1000)
+        vectors = [vector(tuple(one)) for one in batch]
+        return len(vectors[0]), packed(vectors)
 
     def run(self, job: Run) -> Running:
         """Compute the prompt, then speak; see `host_engine.Engine`."""

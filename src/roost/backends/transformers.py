@@ -12,6 +12,7 @@ LIBRARY = Library(
     capabilities=Capabilities(
         chat=True,
         completion=True,
+        embeddings=True,
         streaming=True,
         concurrent_streams=True,
         cancel=True,

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roost.backends.drawing import Logits, defaults_of
-from roost.backends.hf_texts import Texts
+from roost.backends.hf_texts import Framed, Texts
 from roost.backends.host_engine import CannotLoad, Running
 from roost.backends.host_frames import Load, Loaded, Run
 from roost.backends.stepping import Speaker, steps
+from roost.backends.transformers_pooling import Pooling, pooling_of
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CROPPABLE = "DynamicLayer"
@@ -106,7 +108,54 @@ class TransformersEngine:
         return steps(job, self._slots[job.slot], self._speaker)
 
 
-def load(order: Load, on_progress: Callable[[float], None]) -> TransformersEngine:
+class TransformersVectors:
+    """One model in memory; `loaded` is what is told of it."""
+
+    def __init__(
+        self, model: PreTrainedModel, texts: Framed, loaded: Loaded, pooling: Pooling
+    ) -> None:
+        self._model = model
+        self._texts = texts
+        self._pooling = pooling
+        self.loaded = loaded
+
+    def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
+        """Tokenise a piece; see `host_engine.VectorEngine`."""
+        return self._texts.tokenize(piece, special=special)
+
+    def embed(self, batch: Sequence[Sequence[int]]) -> tuple[int, bytes]:
+        """Make vectors; see `host_engine.VectorEngine`."""
+        import torch
+
+        longest = max(map(len, batch))
+        ids = [[*one, *[0] * (longest - len(one))] for one in batch]
+        marks = [[1] * len(one) + [0] * (longest - len(one)) for one in batch]
+        place = self._model.device
+        mask = torch.tensor(marks, device=place)
+        with torch.inference_mode():
+            out = self._model(input_ids=torch.tensor(ids, device=place), attention_mask=mask)
+            pooled = _pooled(out.last_hidden_state.float(), mask, self._pooling)
+            vectors = torch.nn.functional.normalize(pooled, dim=1).cpu().numpy()
+        return vectors.shape[1], vectors.astype("<f4").tobytes()
+
+
+def _pooled(states: torch.Tensor, mask: torch.Tensor, pooling: Pooling) -> torch.Tensor:
+    import torch
+
+    weights = mask.unsqueeze(-1).to(states.dtype)
+    if pooling == "mean":
+        return (states * weights).sum(dim=1) / weights.sum(dim=1)
+    if pooling == "max":
+        return states.masked_fill(weights == 0, -torch.inf).max(dim=1).values
+    if pooling == "cls":
+        return states[:, 0]
+    last = mask.sum(dim=1) - 1
+    return states[torch.arange(len(states), device=states.device), last]
+
+
+def load(
+    order: Load, on_progress: Callable[[float], None]
+) -> TransformersEngine | TransformersVectors:
     """Load a folder; see `host_engine.Loader`. Memory tells how far it is while it is read."""
     import torch
     import transformers
@@ -116,13 +165,14 @@ def load(order: Load, on_progress: Callable[[float], None]) -> TransformersEngin
     if order.threads:
         torch.set_num_threads(order.threads)
     folder = str(Path(order.path).parent)
-    device = device_of(order.device)
+    device, embeds = device_of(order.device), order.mode == "embed"
     try:
         # Never code out of the folder, never anything from a hub.
         kept = {"local_files_only": True, "trust_remote_code": False}
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, **kept)
         dtype = getattr(torch, order.dtype) if order.dtype else "auto"
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **kept)
+        kind = transformers.AutoModel if embeds else transformers.AutoModelForCausalLM
+        model = kind.from_pretrained(folder, dtype=dtype, **kept)
     except (OSError, ValueError, KeyError, ImportError) as error:
         why = f"Transformers cannot load this folder ({type(error).__name__}); the log says more."
         raise CannotLoad(why) from error
@@ -130,7 +180,27 @@ def load(order: Load, on_progress: Callable[[float], None]) -> TransformersEngin
     if device == "cpu" and not order.dtype and model.dtype == torch.float16:
         # Processors compute it in software, where they can at all.
         model = model.to(torch.bfloat16)
-    return TransformersEngine(model.to(device).eval(), tokenizer, order)
+    ready = model.to(device).eval()
+    return (vectors_of if embeds else TransformersEngine)(ready, tokenizer, order)
+
+
+def vectors_of(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, order: Load
+) -> TransformersVectors:
+    """Let a model make vectors as its folder says; raises `CannotLoad`."""
+    import transformers
+
+    try:
+        texts = Framed(tokenizer.backend_tokenizer.to_str())
+    except ValueError as error:
+        raise CannotLoad(str(error)) from None
+    most = int(getattr(model.config, "max_position_embeddings", 0) or order.ctx)
+    loaded = Loaded(
+        *(min(order.ctx or most, most), int(model.config.vocab_size), texts.before),
+        build=f"transformers {transformers.__version__}",
+        eos=texts.behind,
+    )
+    return TransformersVectors(model, texts, loaded, pooling_of(Path(order.path).parent))
 
 
 def device_of(wanted: str) -> str:

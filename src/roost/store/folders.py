@@ -18,6 +18,9 @@ CONFIG = "config.json"
 GENAI = "genai_config.json"
 """What makes a folder one for ONNX GenAI, even beside a config.json."""
 
+MODULES = "modules.json"
+"""What the makers of a folder for vectors say of its parts."""
+
 FOLDERS = ("safetensors", "onnx")
 """The formats of such models."""
 JSON_MAX_BYTES = 64 * 2**20
@@ -28,6 +31,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 BESIDE = (
     *("generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model"),
     *("special_tokens_map.json", "chat_template.jinja", "vocab.json", "merges.txt"),
+    *("modules.json", "sentence_bert_config.json", "vocab.txt"),
 )
 
 
@@ -36,6 +40,17 @@ class _Config(msgspec.Struct):
     architectures: tuple[str, ...] = ()
     vocab_size: int = 0
     max_position_embeddings: int = 0
+    hidden_size: int = 0
+    matryoshka_dimensions: tuple[int, ...] = ()
+
+
+class _Module(msgspec.Struct, frozen=True):
+    type: str = ""
+    path: str = ""
+
+
+class _Sentences(msgspec.Struct, frozen=True):
+    max_seq_length: int | None = None
 
 
 class _Decoder(msgspec.Struct, frozen=True):
@@ -84,14 +99,32 @@ def files_of(folder: Path) -> tuple[Path, ...]:
     # The weights of ONNX lie in files that each writer calls otherwise, but for this beginning.
     kinds = ("*.onnx", "*.onnx[._]*", "*.bin") if config == GENAI else ("*.safetensors",)
     weights = sorted({path for kind in kinds for path in folder.glob(kind) if path.is_file()})
-    beside = (folder / name for name in BESIDE)
+    beside = (folder / name for name in (*BESIDE, *_pooling(folder)))
     return (folder / config, *(path for path in beside if path.is_file()), *weights)
+
+
+def _pooling(folder: Path) -> tuple[str, ...]:
+    """Name the files, below the folder, that say how vectors are made; none where nothing is."""
+    path = folder / MODULES
+    modules = _listed(path) if path.is_file() else ()
+    inner = (Path(one.path) for one in modules if one.path)
+    # What points out of the folder is none of its files.
+    return tuple(
+        str(one / CONFIG) for one in inner if not one.is_absolute() and ".." not in one.parts
+    )
+
+
+def _listed(path: Path) -> tuple[_Module, ...]:
+    try:
+        return msgspec.json.decode(_bytes(path), type=tuple[_Module, ...])
+    except msgspec.DecodeError as error:
+        raise fail("bad_request", f"{path.name} cannot be read: {error}.") from None
 
 
 def read_folder(paths: tuple[Path, ...]) -> Facts:
     """Say what the model is whose files these are; raises `bad_request` where it is none."""
     facts = _genai(paths) if paths[0].name == GENAI else _safetensors(paths)
-    named = {path.name: path for path in paths}
+    named = {path.name: path for path in paths if path.parent == paths[0].parent}
     tokenizer = _read(named.get("tokenizer.json"), _Tokenizer)
     settings = _read(named.get("tokenizer_config.json"), _Settings)
     template = _template(named.get("chat_template.jinja"), settings)
@@ -102,7 +135,7 @@ def read_folder(paths: tuple[Path, ...]) -> Facts:
         eos=_text(settings.eos_token),
         add_bos=bool(settings.add_bos_token),
         control_tokens=tuple(one.content for one in tokenizer.added_tokens if one.special),
-        tasks=("completion",) if template is None else ("chat", "completion"),
+        tasks=facts.tasks or (("completion",) if template is None else ("chat", "completion")),
     )
 
 
@@ -111,15 +144,28 @@ def _safetensors(paths: tuple[Path, ...]) -> Facts:
     shards = [path for path in paths if path.suffix == ".safetensors"]
     if not shards:
         raise fail("bad_request", "The folder has a config.json and no weights (*.safetensors).")
-    if not any(name.endswith("ForCausalLM") for name in config.architectures):
+    named = {path.name: path for path in paths if path.parent == paths[0].parent}
+    makes = any(one.type.endswith("Pooling") for one in _listed_in(named.get(MODULES)))
+    if not makes and not any(name.endswith("ForCausalLM") for name in config.architectures):
         raise _no_writer(", ".join(config.architectures) or "none")
+    own = (
+        _read(named.get("sentence_bert_config.json"), _Sentences).max_seq_length if makes else None
+    )
+    lengths = [one for one in (own, config.max_position_embeddings) if one and one > 0]
+    shorter = [one for one in config.matryoshka_dimensions if 0 < one < config.hidden_size]
     return Facts(
         format="safetensors",
         architecture=config.model_type,
-        ctx_train=config.max_position_embeddings,
+        ctx_train=min(lengths, default=0),
         vocab_size=config.vocab_size,
         weight_bytes=sum(_data_bytes(path) for path in shards),
+        tasks=("embeddings",) if makes else (),
+        vector_sizes=(config.hidden_size, *shorter) if config.hidden_size > 0 else (),
     )
+
+
+def _listed_in(path: Path | None) -> tuple[_Module, ...]:
+    return () if path is None else _listed(path)
 
 
 def _genai(paths: tuple[Path, ...]) -> Facts:

@@ -11,7 +11,7 @@ import msgspec
 
 from roost.backends.base import EMBED_BATCH_MAX, Embedder, Prepared, Runtime, SlotUse
 from roost.errors import RoostError
-from roost.testing.stand import Broken, Stand, require
+from roost.testing.stand import Broken, NotApplicable, Stand, require
 
 TEXTS = ("the cat sat on the mat", "stock prices fell in London", "x", "漢字 and 😀")
 NEAR = 0.999
@@ -24,6 +24,8 @@ STOP_GRACE_S = 5.0
 async def embedding(stand: Stand) -> AsyncIterator[tuple[Runtime, Embedder]]:
     """Start a runtime of the mode for vectors, and stop it in the end."""
     subject = stand.subject
+    if subject.manifest.format == "safetensors" and "embeddings" not in subject.manifest.tasks:
+        raise NotApplicable("a folder says how vectors are made of it, and this one does not")
     options = msgspec.structs.replace(subject.key.options, mode="embed")
     key = msgspec.structs.replace(subject.key, options=options)
     settings = msgspec.structs.replace(subject.settings, state_folder="")
