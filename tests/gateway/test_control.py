@@ -113,7 +113,8 @@ async def test_what_a_node_says_of_itself_is_shown(keyed: Stage) -> None:
     assert set(cast("dict[str, str]", tried["promises"]).values()) == {"not run here"}
     statuses = {one["id"]: one["status"] for one in cast("list[dict[str, str]]", model["promises"])}
     assert statuses["generation.chat"] == "supported"
-    assert statuses["generation.tools"] == "unsupported"
+    assert statuses["generation.tools"] == "supported"
+    assert statuses["generation.logprobs"] == "unsupported"
     assert statuses["runtime.state.restore"] == "unsupported"
     listed = data(await call(keyed, "ann", "GET", "/roost/v1/runtimes"))
     (runtime,) = cast("list[dict[str, object]]", listed["runtimes"])

@@ -45,6 +45,19 @@ def test_before_the_first_answer_there_is_nothing_to_say() -> None:
     assert [table.lines for table in empty.tables] == [()] * 5
 
 
+def test_what_a_gateway_does_not_tell_is_no_zero() -> None:
+    """One in front of other servers has nodes, and knows nothing of requests."""
+    bare = page(Feed(fleet=Fleet((Node("upstream-1", state="alive", max_in_flight=2),))))
+    assert bare.summary == (
+        "This gateway stands in front of other servers, and tells of no requests."
+    )
+    assert bare.requests.nothing == bare.queue.nothing == "not told by this gateway"
+    assert texts(bare.nodes)[0]["BUSY"] == "0/2"
+    silent = page(Feed(Observed(observed_at_ms=1)))
+    assert silent.summary.startswith("- tok/s  0 run")
+    assert silent.requests.nothing == "no request"
+
+
 def test_nodes() -> None:
     """The fullest memory; one that is gone is dead, also if it was drained."""
     garage, attic = texts(page().nodes)
@@ -108,6 +121,7 @@ def test_requests() -> None:
         "-",
         "-",
     )
+    assert (streaming["NODE"], streaming["CACHE"]) == ("garage", "")
     assert (done["PHASE"], done["TOK/S"], done["SINCE"]) == ("done", "10", "1m00s")
     targets = [line.target for line in page().requests.lines]
     assert targets[0] == RequestTarget("4f2a6a10aaaa", "key:ann", "tiny")
@@ -130,6 +144,10 @@ def test_the_queue_by_tenant_and_what_has_happened() -> None:
         "FACTS": "4 times, last node=n-attic state=dead",
     }
     assert joined["FACTS"] == "node=n-attic"
+    shed = Happening(9, event="request_shed", facts={"request": "4f2a", "reason": "queue_full"})
+    observed = msgspec.structs.replace(OBSERVED, events=(shed,))
+    (row,) = texts(page(Feed(observed, FEED.fleet)).events)
+    assert row["FACTS"] == "reason=queue_full request=4f2a"
 
 
 def test_what_is_odd_or_wrong_is_above_all() -> None:
@@ -166,6 +184,6 @@ def test_plain_text_is_no_wider_than_asked_for() -> None:
     lines = list(plain(page(), 200))
     assert "QUEUE 1" in lines
     assert "  4f2a6a10…" in "\n".join(lines)
-    empty = list(plain(page(Feed()), 80))
+    empty = list(plain(page(Feed(Observed(observed_at_ms=1))), 80))
     for words in ("  no node has joined", "  no model is loaded", "  no request", "  nobody waits"):
         assert words in empty

@@ -215,7 +215,8 @@ class TopApp(App[None]):
             self._gone = failure.message
         if feed is not None:
             self._feed, self._gone = feed, ""
-            self._rates.append(feed.tokens_per_s)
+            if feed.tokens_per_s is not None:
+                self._rates.append(feed.tokens_per_s)
         self._draw()
 
     def _draw(self) -> None:

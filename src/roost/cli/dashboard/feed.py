@@ -177,8 +177,14 @@ class Feed(msgspec.Struct, frozen=True):
     fleet: Fleet = Fleet()
 
     @property
-    def tokens_per_s(self) -> float:
-        """What all runtimes generate, as their nodes count."""
+    def tokens_per_s(self) -> float | None:
+        """What all runtimes generate, as their nodes count; None where none of them says so."""
         runtimes = (one for node in self.fleet.nodes for one in node.runtimes)
-        vitals = (one.vitals for one in runtimes if one.vitals is not None)
-        return sum(one.decode_tokens_per_s or 0.0 for one in vitals)
+        paces = [one.vitals.decode_tokens_per_s for one in runtimes if one.vitals is not None]
+        known = [pace for pace in paces if pace is not None]
+        return sum(known) if known else None
+
+    @property
+    def counts_requests(self) -> bool:
+        """Whether the gateway tells of requests; one in front of other servers does not."""
+        return self.observed.observed_at_ms > 0

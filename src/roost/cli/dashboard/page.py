@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import NamedTuple
 
@@ -55,6 +55,7 @@ _STATES: dict[str, Look] = {
     "error": "bad",
 }
 _LEVELS: dict[str, Look] = {"debug": "dim", "info": "", "warning": "warn", "error": "bad"}
+_IDS = frozenset({"request", "job"})
 _PRESSURES: dict[str, Look] = {"soft": "warn", "hard": "bad", "emergency": "bad"}
 
 
@@ -94,17 +95,32 @@ class Page(NamedTuple):
 def page_of(feed: Feed | None, standing: Standing, zone: tzinfo | None = None) -> Page:
     """Make the page; `feed` None is before the first answer. Times are shown in `zone`."""
     known = Feed() if feed is None else feed
+    untold = "" if known.counts_requests or feed is None else "not told by this gateway"
     nodes, observed = known.fleet.nodes, known.observed
     rows = [row for row in observed.requests if row.is_live or not standing.live_only]
+    names = {node.id: node.name or node.id for node in nodes}
+    requests = tuple(_request(row, names) for row in rows)
     return Page(
         _title(known, standing),
         _summary(known, standing) if feed is not None else "",
         tuple(_notes(observed.anomalies, standing)),
         Table("nodes", f"nodes {len(nodes)}", NODES, _nodes(nodes), "no node has joined"),
         Table("runtimes", "runtimes", RUNTIMES, _runtimes(nodes), "no model is loaded"),
-        Table("requests", _counted(rows), REQUESTS, tuple(map(_request, rows)), "no request"),
-        Table("queue", f"queue {observed.queue.length}", QUEUE, _queue(known), "nobody waits"),
-        Table("events", "events", EVENTS, _events(observed.events, zone), "nothing has happened"),
+        Table("requests", _counted(rows), REQUESTS, requests, untold or "no request"),
+        Table(
+            "queue",
+            f"queue {observed.queue.length}",
+            QUEUE,
+            _queue(known),
+            untold or "nobody waits",
+        ),
+        Table(
+            "events",
+            "events",
+            EVENTS,
+            _events(observed.events, zone),
+            untold or "nothing has happened",
+        ),
     )
 
 
@@ -121,6 +137,8 @@ def _title(feed: Feed, standing: Standing) -> str:
 
 
 def _summary(feed: Feed, standing: Standing) -> str:
+    if not feed.counts_requests:
+        return "This gateway stands in front of other servers, and tells of no requests."
     totals, rows = feed.observed.totals, feed.observed.requests
     states = [row.state for row in rows]
     first = sorted(r.first_output_seconds for r in rows if r.first_output_seconds is not None)
@@ -286,17 +304,17 @@ def _counted(rows: Sequence[Row]) -> str:
     return f"requests {live} live" + (f", {len(rows) - live} ended" if live < len(rows) else "")
 
 
-def _request(row: Row) -> Line:
+def _request(row: Row, names: Mapping[str, str]) -> Line:
     target = RequestTarget(row.id, row.tenant, row.model) if row.is_live else None
-    return Line(f"q {row.id}", tuple(_row(row)), target)
+    return Line(f"q {row.id}", tuple(_row(row, names)), target)
 
 
-def _row(row: Row) -> Iterator[Cell]:
+def _row(row: Row, names: Mapping[str, str]) -> Iterator[Cell]:
     ended: Look = "" if row.is_live else "dim"
     yield Cell(row.id, ended or "strong")
     yield Cell(row.tenant or UNKNOWN, ended)
     yield Cell(row.model, ended)
-    yield Cell(row.node or UNKNOWN, ended)
+    yield Cell(names.get(row.node or "", row.node or UNKNOWN), ended)
     # Words say more of it than its state, but not once it answers.
     words = row.doing if row.doing and row.state != "streaming" else row.state
     yield Cell(words, _STATES.get(row.state, ""))
@@ -373,4 +391,6 @@ def _events(events: Sequence[Happening], zone: tzinfo | None) -> tuple[Line, ...
 
 def _facts(one: Happening) -> str:
     times = f"{one.times} times, last " if one.times > 1 else ""
-    return times + " ".join(f"{name}={clipped(str(fact), 60)}" for name, fact in one.facts.items())
+    # An id is long and says least: what it is about, and why, is seen first.
+    facts = sorted(one.facts.items(), key=lambda fact: fact[0] in _IDS)
+    return times + " ".join(f"{name}={clipped(str(fact), 60)}" for name, fact in facts)
