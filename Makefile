@@ -54,7 +54,19 @@ test-web: $(STAMP) ## the web pages in headless Chromium, and their scripts in N
 	@tests/web/install.sh
 	$(BIN)/python -m pytest -m web
 
-test-clients: $(STAMP) ## programs of others that ask a live roost
+# Each folder has programs that cannot live together; Node and npm come with the system.
+CLIENTS := frameworks older oldest
+$(CLIENTS:%=.venv/clients/%/stamp): .venv/clients/%/stamp: tests/clients/%.txt
+	@echo "installing tests/clients/$*.txt (once)"
+	@$(PYTHON) -m venv .venv/clients/$*
+	@.venv/clients/$*/bin/python -m pip --quiet --disable-pip-version-check install -r $<
+	@touch $@
+
+tests/clients/js/node_modules/stamp: tests/clients/js/package-lock.json
+	@tests/clients/install.sh
+	@touch $@
+
+test-clients: $(STAMP) $(CLIENTS:%=.venv/clients/%/stamp) tests/clients/js/node_modules/stamp ## what others ask with: SDKs in JavaScript and Python, LangChain, LiteLLM …
 	$(BIN)/python -m pytest -m clients
 
 test-fast: $(STAMP) ## what can be tested in seconds
@@ -112,4 +124,4 @@ format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 
 clean: ## remove .venv and every cache
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv tests/clients/js/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
