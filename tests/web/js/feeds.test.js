@@ -15,6 +15,7 @@ const NODE = {
   in_flight: 1,
   max_in_flight: 4,
   draining: false,
+  takes_wants: true,
   load_1m: 0.5,
   models: [{ model: "a" }, { model: "b" }, { model: "c" }],
   about: { processor: { model: "EPYC", usable: 2 }, devices: [{ name: "H200" }] },
@@ -55,13 +56,13 @@ test("a fleet with its feed", () => {
   assert.deepEqual([figures.Machines, figures.Cached, figures["Up for"]], ["1 of 1", "25 %", "1 min 1 s"]);
   const [node] = view.nodes;
   assert.deepEqual([node.name, node.tone, node.busy, node.busyPercent], ["attic", "good", "1 of 4", 25]);
-  assert.equal(node.machine, "EPYC, 2 cores · H200");
+  assert.equal(node.about, "n1 · EPYC, 2 cores · H200 · load 0.5");
   assert.deepEqual(node.memory[0], { key: "host", name: "Memory", text: "3.0 KiB of 4.0 KiB, models 2.0 KiB", percent: 75, tone: "bad" });
   const [ready, loading] = node.runtimes;
   assert.deepEqual([ready.tone, ready.kv, ready.kvPercent, ready.slots], ["warn", "50 of 200 tokens", 25, "1 of 2 slots"]);
   assert.equal(ready.why, "slow decode");
   assert.deepEqual([loading.state, loading.ends], ["loading 42 %", "unloads in 1 min 0 s"]);
-  assert.deepEqual(node.others, ["c"]);
+  assert.equal(node.others, "Could load: c");
   assert.deepEqual(node.work, ["fetching hf:x/y: 25 %"]);
   assert.deepEqual(view.live.map((row) => [row.doing, row.tokens]), [["prefill 20 %", "–"]]);
   assert.deepEqual(view.recent.map((row) => [row.ended, row.tone, row.tokens, row.first]), [["failed", "bad", "9 (4 cached) → 2", "–"]]);
@@ -70,12 +71,13 @@ test("a fleet with its feed", () => {
 });
 
 test("a gateway without a feed, and a node of which little is known", () => {
-  const bare = { ...NODE, state: "dead", about: null, memory: null, pulls: null, runtimes: [], load_1m: null, max_in_flight: 0 };
+  const bare = { ...NODE, name: "n1", takes_wants: false, state: "dead", about: null, memory: null, pulls: null, runtimes: [], load_1m: null, max_in_flight: 0 };
   const statistics = { running: 0, waiting: 0, served: 5, rejected: 1, unavailable: 2 };
   const view = viewOf({ nodes: [bare], statistics }, null);
   assert.equal(view.hasFeed, false);
   assert.deepEqual(Object.fromEntries(view.figures), { Machines: "0 of 1", Running: "0", Waiting: "0", Served: "5", Refused: "3" });
-  assert.deepEqual([view.nodes[0].here, view.nodes[0].state, view.nodes[0].busy], [false, "gone", "1"]);
+  const [{ here, state, busy, about, others }] = view.nodes;
+  assert.deepEqual([here, state, busy, about, others], [false, "gone", "1", "", "Models: a, b, c"]);
 });
 
 test("a request finds its row by its model and its age", () => {

@@ -247,12 +247,11 @@ class NodeCard {
     write(this.chip, node.state);
     toned(this.chip, "chip", node.tone);
     this.draining.hidden = !node.draining;
-    write(this.about, [node.id, node.machine, node.load].filter(Boolean).join(" · "));
+    write(this.about, node.about);
     this.busy.show({ name: "Requests", text: node.busy, percent: node.busyPercent });
     this.memoryParts.show(node.memory);
     this.runtimeParts.show(node.runtimes);
-    const others = node.others.length > 0 ? `Could load: ${node.others.join(", ")}` : "";
-    write(this.others, others);
+    write(this.others, node.others);
     write(this.work, node.work.join(" · "));
     write(this.button, node.draining ? "Take back…" : "Drain…");
     const label = `${node.draining ? "Take back" : "Drain"} ${node.name}`;

@@ -68,6 +68,7 @@ function nodeView(node) {
   const [word, tone] = STATES[node.state] ?? [node.state, "warn"];
   const runtimes = node.runtimes.filter((one) => one.state !== "absent");
   const loaded = new Set(runtimes.map((one) => one.model));
+  const load = node.load_1m === null ? "" : `load ${node.load_1m.toFixed(1)}`;
   return {
     key: node.id,
     id: node.id,
@@ -76,15 +77,20 @@ function nodeView(node) {
     tone,
     here: node.state !== "dead",
     draining: node.draining,
-    machine: machine(node.about),
     busy: node.max_in_flight > 0 ? `${node.in_flight} of ${node.max_in_flight}` : `${node.in_flight}`,
     busyPercent: percent(node.in_flight, node.max_in_flight) ?? 0,
-    load: node.load_1m === null ? "" : `load ${node.load_1m.toFixed(1)}`,
     memory: (node.memory?.devices ?? []).map(deviceView),
     runtimes: runtimes.map(runtimeView),
-    others: node.models.map((one) => one.model).filter((model) => !loaded.has(model)),
+    about: [node.id === node.name ? "" : node.id, machine(node.about), load].filter(Boolean).join(" · "),
+    others: others(node, loaded),
     work: [...work(node)],
   };
+}
+
+function others({ models, takes_wants: loads }, loaded) {
+  const named = models.map((one) => one.model).filter((model) => !loaded.has(model));
+  if (named.length === 0) return "";
+  return `${loads ? "Could load" : "Models"}: ${named.join(", ")}`;
 }
 
 function machine(about) {
