@@ -12,6 +12,8 @@ WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 36, 40
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888")
 TICKS = 5
+NAMES = 240
+"""How wide names of curves may be."""
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -39,8 +41,11 @@ def plot(title: str, curves: Sequence[Curve]) -> str:
             f'</text><text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">'
             f"{_short(across * tick / TICKS)}</text>"
         )
+    # Names stand on the left, or on the right where no curve gets that far.
+    rightmost, _ = _place(max(x for curve in curves for x, _ in curve.points), 0.0, across, up)
+    names_x = WIDTH - NAMES if rightmost < WIDTH - NAMES else LEFT + 8
     for number, curve in enumerate(curves):
-        parts.append(_drawn(curve, number, across, up))
+        parts.append(_drawn(curve, number, (across, up), names_x))
     return "".join([*parts, "</svg>"])
 
 
@@ -59,13 +64,13 @@ def _place(x: float, y: float, across: float, up: float) -> tuple[float, float]:
     )
 
 
-def _drawn(curve: Curve, number: int, across: float, up: float) -> str:
+def _drawn(curve: Curve, number: int, most: tuple[float, float], names_x: int) -> str:
     colour = COLOURS[number % len(COLOURS)]
-    places = [_place(x, y, across, up) for x, y in curve.points]
+    places = [_place(x, y, *most) for x, y in curve.points]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in places[:40])
     marks = f'<g fill="{colour}">{dots}</g>' if len(places) <= 40 else ""
-    name = f'<text x="{LEFT + 8}" y="{TOP + 14 * (number + 1)}" fill="{colour}">'
+    name = f'<text x="{names_x}" y="{TOP + 14 * (number + 1)}" fill="{colour}">'
     return (
         f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>{marks}'
         f"{name}{escape(curve.name)}</text>"
