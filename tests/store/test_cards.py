@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roost.backends.card_file import read_key
-from roost.core.card import Remote, Runner, is_card, read_card
+from roost.core.card import Once, Remote, Runner, is_card, read_card
 from roost.errors import RoostError
 from roost.store.home import Home
 from roost.store.models import Incoming, ModelStore
@@ -140,3 +140,40 @@ def test_a_key_is_read_from_its_file(content: str | None, key: str | None, tmp_p
     with pytest.raises(RoostError, match="key_file") as caught:
         read_key(card)
     assert caught.value.failure.reason == "load_failed"
+
+
+def test_a_preset_says_the_rest() -> None:
+    """All but the model; what the card says itself wins."""
+    text = 'backend = "command_once"\npreset = "mlx"\npath = "/m"\nctx = 512'
+    card = read_card(text.encode())
+    assert isinstance(card, Once)
+    assert (card.argv[0], card.path, card.output.after) == (
+        "mlx_lm.generate",
+        "/m",
+        "=" * 10 + "\n",
+    )
+    own = read_card(f'{text}\nargv = ["/opt/mlx", "{{max_tokens}}"]'.encode())
+    assert isinstance(own, Once)
+    assert (own.argv, own.options) == (("/opt/mlx", "{max_tokens}"), card.options)
+    with pytest.raises(RoostError, match="preset is one of: mlx"):
+        read_card(text.replace("mlx", "abacus").encode())
+    with pytest.raises(RoostError, match="preset"):
+        read_card(b'backend = "command"\npreset = "mlx"\nargv = ["x"]\nctx = 512')
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('argv = ["x"]', "argv needs {max_tokens}"),
+        ('argv = ["{path}", "{max_tokens}"]', "argv begins with the program"),
+        ('argv = ["x", "{max_tokens}"]\noptions = {colour = ["x"]}', "colour"),
+        ('argv = ["x", "{max_tokens}"]\noutput = {prompt_tokens = "n"}', "one {count}"),
+        ('argv = ["x", "{max_tokens}"]\ntime_limit_s = 0', "time_limit_s"),
+    ],
+)
+def test_what_is_wrong_in_a_card_of_a_program_that_answers_once_is_said(
+    text: str, what: str
+) -> None:
+    """A program that cannot be limited is not served."""
+    with pytest.raises(RoostError, match=what):
+        read_card(f'backend = "command_once"\nctx = 9\n{text}'.encode())

@@ -18,6 +18,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from roost.core.presets import PRESETS
 from roost.errors import fail
 
 CARD_MAX_BYTES = 64 * 1024
@@ -99,7 +100,7 @@ class Once(
     `{prompt_file}` are filled in; without the last two the prompt is its standard input. `options`
     are the words that tell it what a client asks for, with `{value}`; whatever has none is refused.
     A process ends after `time_limit_s` and may write `output_max_bytes`. The other fields are those
-    of `Runner`.
+    of `Runner`. A card may say `preset` and leave out what that says.
     """
 
     argv: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -181,7 +182,7 @@ def is_card(head: bytes) -> bool:
 def read_card(data: bytes) -> Card:
     """Read a card; raises `bad_request` with what is wrong in it."""
     try:
-        card: Card = msgspec.convert(tomllib.loads(data.decode()), Card)
+        card: Card = msgspec.convert(_filled(tomllib.loads(data.decode())), Card)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise fail("bad_request", f"The card is no TOML: {error}.") from None
     except msgspec.ValidationError as error:
@@ -193,6 +194,17 @@ def read_card(data: bytes) -> Card:
         url = f"http://{card.host}:{card.port}"
         card = Remote(url, card.ctx, card.model, card.key_file)
     return card
+
+
+def _filled(told: dict[str, object]) -> dict[str, object]:
+    """Fill in what a preset says and the card does not; raises `bad_request`."""
+    if "preset" not in told or told.get("backend") != "command_once":
+        return told
+    preset = PRESETS.get(f"{told['preset']}")
+    if preset is None:
+        known = ", ".join(PRESETS)
+        raise fail("bad_request", f"The card is wrong: preset is one of: {known}.")
+    return preset | {name: value for name, value in told.items() if name != "preset"}
 
 
 def _wrong(card: Card) -> str:
