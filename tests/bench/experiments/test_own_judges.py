@@ -82,8 +82,10 @@ def test_e5_a_limit_that_is_known_is_found() -> None:
     assert missed(e05_capacity.judge(good).checks) == set()
     no_knee = replace(good, stress=good.stress[:2])
     assert missed(e05_capacity.judge(no_knee).checks) == {"the ramp's knee, users"}
-    low = replace(good, users={"admission": 5, "slo": 8})
-    assert missed(e05_capacity.judge(low).checks) == {"users who are all admitted"}
+    for users, claim in ((3, "and there are slots"), (9, "and there are places")):
+        wrong = replace(good, users={"admission": users, "slo": 8})
+        told = missed(e05_capacity.judge(wrong).checks)
+        assert told == {f"users who are all admitted, {claim}"}
     short = replace(good, bench=level(4, 20, tokens=1))
     assert "bench: answers shorter than asked for" in missed(e05_capacity.judge(short).checks)
 

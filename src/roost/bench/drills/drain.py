@@ -18,6 +18,8 @@ from roost.bench.drills.report import Check, Report, at_least, none_of, table
 from roost.bench.drills.stage import FleetView, Stage
 
 LOAD = 0.5
+QUEUE = ("--upstream-queue-length", "64")
+"""Without one, a moment in which two servers are full is a refusal, drained or not."""
 
 
 class Watch:
@@ -50,7 +52,7 @@ async def nodes(stage: Stage, plan: Plan) -> Report:
 
 async def servers(stage: Stage, plan: Plan) -> Report:
     """Drain a server behind a stateless gateway."""
-    return judge(await drained(await trio.servers(stage), plan.pick(short=2.4, full=20.0)))
+    return judge(await drained(await trio.servers(stage, *QUEUE), plan.pick(short=2.4, full=20.0)))
 
 
 async def drained(fleet: Fleet, seconds: float) -> Drained:

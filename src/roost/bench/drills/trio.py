@@ -23,10 +23,10 @@ async def nodes(stage: Stage) -> Fleet:
     return await fleets.nodes(stage, MEMBERS, ("--slots", str(SLOTS)))
 
 
-async def servers(stage: Stage) -> Fleet:
+async def servers(stage: Stage, *gateway_flags: str) -> Fleet:
     """Start a stateless gateway before three servers."""
     flags = ("--slots", str(SLOTS), "--queue-length", "100")
-    return await fleets.servers(stage, MEMBERS, flags)
+    return await fleets.servers(stage, MEMBERS, flags, gateway_flags)
 
 
 def client(fleet: Fleet, dice: random.Random) -> Callable[[int], Chat]:

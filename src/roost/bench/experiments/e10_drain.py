@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from roost.bench.drills import trio
-from roost.bench.drills.drain import LOAD, Drained, drained
+from roost.bench.drills.drain import LOAD, QUEUE, Drained, drained
 from roost.bench.drills.drain import judge as judge_drain
 from roost.bench.drills.outlive import Outlived, outlived
 from roost.bench.drills.outlive import judge as judge_talks
@@ -23,7 +23,8 @@ A machine is to be taken out of service while it works. Does any client see an e
 empty?""",
     method=f"""
 Three scripted nodes behind a fleet gateway, and three servers behind a stateless one, get an open
-loop at {LOAD:.0%} of what they can do; one is drained in it, and given back after a while.
+loop at {LOAD:.0%} of what they can do, and wait for a place where none is free. One of them is
+drained in it, and given back after a while.
 
 Then conversations: many of them talk with three nodes while the gateway is killed and started
 again, then a node is, then another node is drained until it holds no session.""",
@@ -67,7 +68,7 @@ async def run(house: House, plan: Plan) -> Seen:
 
     async def servers(stage: Stage) -> Drained:
         """Drain a server."""
-        return await drained(await trio.servers(stage), plan.seconds)
+        return await drained(await trio.servers(stage, *QUEUE), plan.seconds)
 
     talks = partial(outlived, count=plan.conversations, turns=plan.turns)
     return Seen(await house.act(nodes), await house.act(servers), await house.act(talks))

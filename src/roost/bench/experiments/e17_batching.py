@@ -48,6 +48,9 @@ What slots are worth on this machine for requests that come together.
 How much of greedy text changes when sequences are computed beside each other: sums of a larger
 batch are rounded otherwise, and near a tie another token wins.""",
     hides="""
+A quicker build of llama.cpp. What a batch saves is reading the weights; where arithmetic is the
+limit, as it may be on one thread of a generic build, there is little to save.
+
 Accelerators: this is the form for processors, where a batch saves reading the weights again and
 nothing else. On an accelerator the rise is many times this.
 
