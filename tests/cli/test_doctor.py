@@ -28,7 +28,7 @@ from roost.core.ids import ModelId
 from roost.core.machine import Bandwidth, Device, HugePages, Limits, Memory, Processor
 from roost.core.model import Capabilities
 from roost.store.home import Home
-from tests.store.gguf_writer import tiny
+from tests.store.gguf_writer import Typed, tiny
 
 GIB = 2**30
 LLAMA = Trait("llama_server", ("gguf",), {"cpu": 800, "cuda": 1000}, Capabilities(chat=True))
@@ -212,12 +212,16 @@ def test_the_verb_over_a_home_with_a_model(
     assert "none is installed" in capsys.readouterr().out
     assert not home.exists()
     assert main.run(["pull", "--home", str(home), f"file:{file}"]) == 0
+    for name, pooling in (("vectors", 1), ("scores", 4)):
+        other = tmp_path / f"{name}.gguf"
+        other.write_bytes(tiny(**{"llama.pooling_type": Typed("u32", pooling)}))
+        assert main.run(["pull", "--home", str(home), f"file:{other}"]) == 0
     capsys.readouterr()
     assert main.run([*words, "--probe", "--json", "--backend", "scripted"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is True
-    assert [one["model"] for one in told["facts"]["probes"]] == ["tiny"]
-    assert told["facts"]["probes"][0]["failure"] == ""
+    probes = {one["model"]: one["failure"] for one in told["facts"]["probes"]}
+    assert probes == {"tiny": "", "vectors": "", "scores": ""}
     assert "probe tiny" in [one["about"] for one in told["findings"]]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+
 from roost.core.ids import ModelId
 from roost.core.snapshots import ModelOffer
 from roost.dialects.openai_models import model_body, models_body
@@ -20,6 +22,12 @@ def test_one_model() -> None:
         "created": 1_700_000_000,
         "owned_by": "roost",
     }
+
+
+def test_a_model_that_says_no_texts_says_what_it_is_for() -> None:
+    """So that nobody offers it for a chat."""
+    vectors = msgspec.structs.replace(TINY, mode="embed")
+    assert json.loads(model_body(vectors)) == json.loads(model_body(TINY)) | {"mode": "embed"}
 
 
 def test_the_list() -> None:

@@ -32,6 +32,7 @@ KEPT = "/roost/v1/conversations"
 class _Models(msgspec.Struct):
     class One(msgspec.Struct):
         id: str
+        mode: str = "generate"
 
     data: list[One]
 
@@ -53,9 +54,9 @@ class Gateway:
         self._settings = settings
 
     def models(self) -> list[str]:
-        """List what is served; raises what `ask` does."""
+        """List what is served and says texts; raises what `ask` does."""
         told = read_as(ask(self._settings, "/v1/models"), _Models)
-        return [model.id for model in told.data]
+        return [model.id for model in told.data if model.mode == "generate"]
 
     def kept(self) -> list[ConversationView]:
         """List what is kept, newest first; raises `unsupported` for what is no such gateway."""

@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from roost.backends.base import SlotUse, StartSettings
+import msgspec
+
+from roost.backends.base import Embedder, Ranker, SlotUse, StartSettings
 from roost.cli.doctor_facts import ProbeFacts
 from roost.core.events import Failed
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, Sampling, TextPrompt
 from roost.errors import RoostError
+from roost.node.shelf import mode_of
 
 if TYPE_CHECKING:
     from roost.backends.base import Backend, Runtime
@@ -40,7 +43,8 @@ def probe_all(
 
 
 async def _probe(manifest: Manifest, backend: Backend, start_timeout_s: float) -> ProbeFacts:
-    key = RuntimeKey(backend.name, manifest.id, manifest.digest, PROBE)
+    options = msgspec.structs.replace(PROBE, mode=mode_of(manifest, "auto"))
+    key = RuntimeKey(backend.name, manifest.id, manifest.digest, options)
     began_s = time.monotonic()
     model = str(manifest.id)
     with tempfile.TemporaryDirectory(prefix="roost-doctor-") as folder:
@@ -63,7 +67,13 @@ async def _probe(manifest: Manifest, backend: Backend, start_timeout_s: float) -
 
 
 async def _one_token(runtime: Runtime, manifest: Manifest) -> str:
-    """Say why there was no token, "" if there was one."""
+    """Say why there was no token, or whatever such a model makes, "" if there was one."""
+    if isinstance(runtime, Embedder) and runtime.key.options.mode == "embed":
+        await runtime.embed(await runtime.tokenize([PROMPT]))
+        return ""
+    if isinstance(runtime, Ranker) and runtime.key.options.mode == "rank":
+        await runtime.rank(PROMPT, [PROMPT])
+        return ""
     request = GenerateRequest(
         manifest.id, TextPrompt(PROMPT), max_tokens=1, sampling=Sampling(temperature=0.0)
     )

@@ -6,16 +6,20 @@ from collections.abc import Iterable
 
 import msgspec
 
+from roost.core.engine import Mode
 from roost.core.snapshots import ModelOffer
 
 _encode = msgspec.json.Encoder().encode
 
 
 class _Model(msgspec.Struct, frozen=True):
+    """OpenAI's four fields, and of a model that says no texts what it is for."""
+
     id: str
     created: int
     object: str = "model"
     owned_by: str = "roost"
+    mode: Mode | msgspec.UnsetType = msgspec.UNSET
 
 
 def models_body(offers: Iterable[ModelOffer]) -> bytes:
@@ -29,4 +33,5 @@ def model_body(offer: ModelOffer) -> bytes:
 
 
 def _model(offer: ModelOffer) -> _Model:
-    return _Model(offer.model, offer.created_unix_s)
+    mode = msgspec.UNSET if offer.mode == "generate" else offer.mode
+    return _Model(offer.model, offer.created_unix_s, mode=mode)

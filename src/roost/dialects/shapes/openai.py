@@ -372,12 +372,13 @@ class RerankReply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Model(msgspec.Struct, forbid_unknown_fields=True):
-    """A model that can be asked."""
+    """A model that can be asked; `mode` is of one that says no texts."""
 
     id: str
     created: int
     object: Literal["model"]
     owned_by: str
+    mode: Literal["embed", "rank"] | None = None
 
 
 class ModelList(msgspec.Struct, forbid_unknown_fields=True):

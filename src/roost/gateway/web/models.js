@@ -25,7 +25,8 @@ export class Models {
   /** Asks which there are; rejects with the refusal. */
   async load() {
     const { data } = await askJson("v1/models");
-    const names = data.map((one) => one.id);
+    // Others make vectors, or score documents.
+    const names = data.filter((one) => !one.mode).map((one) => one.id);
     const same = this.names !== null && names.join("\n") === this.names.join("\n");
     this.names = names;
     if (!same) this.show();

@@ -98,7 +98,8 @@ async function read(body, turn) {
 async function offered() {
   try {
     const { data } = await askJson("v1/models");
-    const names = data.map((one) => one.id);
+    // Others make vectors, or score documents.
+    const names = data.filter((one) => !one.mode).map((one) => one.id);
     if (names.length > 0 && !names.includes(get("model").value)) get("model").value = names[0];
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
