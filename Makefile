@@ -9,7 +9,7 @@ ENGINES := .venv/stamp-engines
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-engines test-drills test-web test-clients test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming demo docs format clean
+.PHONY: help install check test test-engines test-drills test-web test-clients test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming bench-hosted bench-engines demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,13 @@ bench-prefix: $(STAMP) ## eight requests with one long beginning, beside stock l
 
 bench-node: $(STAMP) ## throughput and first tokens beside the bare llama.cpp server; MODEL=file.gguf
 	$(BIN)/python -m roost.bench.overhead --real $(MODEL)
+
+bench-hosted: $(ENGINES) ## hosted libraries beside the same called directly; MODELS=ROOST_HOME
+	$(BIN)/python -m roost.bench.frames
+	$(BIN)/python -m roost.bench.hosted --home $(MODELS)
+
+bench-engines: $(ENGINES) ## load, memory, prefill and decode of every engine; MODELS=ROOST_HOME
+	$(BIN)/python -m roost.bench.engines --home $(MODELS)
 
 bench-models: $(STAMP) ## a report of 16 runtimes, and a load that begins beside another
 	$(BIN)/python -m roost.bench.residency

@@ -6,7 +6,11 @@ It is called by one thread, except for `tokenize`, which another one may call me
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+<<<<<<< HEAD
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
+=======
+from typing import Literal, Protocol, TypeAlias
+>>>>>>> 6ce1186 (bench: hosted libraries beside the same called directly, and engines beside each other)
 
 from roost.backends.host_frames import Load, Loaded, Run, Step
 
@@ -40,6 +44,7 @@ class Engine(Protocol):
         ...
 
 
+<<<<<<< HEAD
 @runtime_checkable
 class VectorEngine(Protocol):
     """A model in memory that makes vectors; what it says of `loaded` and `tokenize` is the same."""
@@ -59,4 +64,15 @@ class VectorEngine(Protocol):
 
 
 Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine | VectorEngine]
+=======
+class Bare(Protocol):
+    """A library's own loop over its own model, which a host is measured against."""
+
+    def __call__(self, prompts: Sequence[tuple[int, ...]], tokens: int, *, batch: bool) -> None:
+        """Say so many tokens, the likeliest, behind each prompt; all at once, or without batch."""
+        ...
+
+
+Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine]
+>>>>>>> 6ce1186 (bench: hosted libraries beside the same called directly, and engines beside each other)
 """Loads a model and tells how much of it, 0..1, is there; raises `CannotLoad`."""

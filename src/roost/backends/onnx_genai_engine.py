@@ -6,7 +6,7 @@ logits are looked at, and the next one is drawn as for every other library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import msgspec
 
 from roost.backends.drawing import Logits, defaults_of
 from roost.backends.hf_texts import Texts
-from roost.backends.host_engine import CannotLoad, Running
+from roost.backends.host_engine import Bare, CannotLoad, Running
 from roost.backends.host_frames import Load, Loaded, Run
 from roost.backends.stepping import Speaker, steps
 
@@ -119,10 +119,50 @@ class OnnxGenaiEngine:
 
 def load(order: Load, on_progress: Callable[[float], None]) -> OnnxGenaiEngine:
     """Load a folder; see `host_engine.Loader`."""
+    on_progress(0.05)
+    try:
+        model, told = _model(order)
+        on_progress(0.9)
+        return OnnxGenaiEngine(model, told, order)
+    except RuntimeError as error:
+        why = "ONNX GenAI cannot load this folder; the log says more."
+        if order.device not in {"", "cpu"}:
+            why = (
+                f"ONNX GenAI as it is installed here cannot compute this folder on {order.device}; "
+                "the log says more. Choose another --device."
+            )
+        raise CannotLoad(why) from error
+
+
+def bare(order: Load) -> Bare:
+    """Load a folder for the library's own loop; see `host_engine.Bare`."""
+    import onnxruntime_genai as library
+
+    model, _ = _model(order)
+
+    def begun(prompts: Sequence[tuple[int, ...]], tokens: int) -> onnxruntime_genai.Generator:
+        length = len(prompts[0]) + tokens
+        settings = library.GeneratorParams(model)
+        sizes = {"max_length": length, "min_length": length, "batch_size": len(prompts)}
+        settings.set_search_options(do_sample=False, **sizes)
+        made = library.Generator(model, settings)
+        made.append_tokens(prompts)
+        return made
+
+    def say(prompts: Sequence[tuple[int, ...]], tokens: int, *, batch: bool) -> None:
+        parts = [prompts] if batch else [[prompt] for prompt in prompts]
+        running = [begun(part, tokens) for part in parts]
+        for _ in range(tokens):
+            for one in running:
+                one.generate_next_token()
+
+    return say
+
+
+def _model(order: Load) -> tuple[onnxruntime_genai.Model, GenaiConfig]:
     import onnxruntime_genai as library
 
     library.disable_telemetry_events()
-    on_progress(0.05)
     path = Path(order.path)
     try:
         told = msgspec.json.decode(path.read_bytes(), type=GenaiConfig)
@@ -137,18 +177,7 @@ def load(order: Load, on_progress: Callable[[float], None]) -> OnnxGenaiEngine:
         options = {"intra_op_num_threads": order.threads}
         wanted = {"model": {"decoder": {"session_options": options}}}
         config.overlay(msgspec.json.encode(wanted).decode())
-    try:
-        model = library.Model(config)
-        on_progress(0.9)
-        return OnnxGenaiEngine(model, told, order)
-    except RuntimeError as error:
-        why = "ONNX GenAI cannot load this folder; the log says more."
-        if order.device not in {"", "cpu"}:
-            why = (
-                f"ONNX GenAI as it is installed here cannot compute this folder on {order.device}; "
-                "the log says more. Choose another --device."
-            )
-        raise CannotLoad(why) from error
+    return library.Model(config), told
 
 
 def _texts(folder: Path) -> Texts:

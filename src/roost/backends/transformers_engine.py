@@ -15,8 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roost.backends.drawing import Logits, defaults_of
+<<<<<<< HEAD
 from roost.backends.hf_texts import Framed, Texts
 from roost.backends.host_engine import CannotLoad, Running
+=======
+from roost.backends.hf_texts import Texts
+from roost.backends.host_engine import Bare, CannotLoad, Running
+>>>>>>> 6ce1186 (bench: hosted libraries beside the same called directly, and engines beside each other)
 from roost.backends.host_frames import Load, Loaded, Run
 from roost.backends.stepping import Speaker, steps
 from roost.backends.transformers_pooling import Pooling, pooling_of
@@ -157,10 +162,32 @@ def load(
     order: Load, on_progress: Callable[[float], None]
 ) -> TransformersEngine | TransformersVectors:
     """Load a folder; see `host_engine.Loader`. Memory tells how far it is while it is read."""
+    on_progress(0.05)
+    model, tokenizer = _model(order)
+    on_progress(0.9)
+    return TransformersEngine(model, tokenizer, order)
+
+
+def bare(order: Load) -> Bare:
+    """Load a folder for the library's own loop; see `host_engine.Bare`."""
+    import torch
+
+    model, _ = _model(order)
+
+    def say(prompts: Sequence[tuple[int, ...]], tokens: int, *, batch: bool) -> None:
+        length = {"max_new_tokens": tokens, "min_new_tokens": tokens, "do_sample": False}
+        for part in [prompts] if batch else [[prompt] for prompt in prompts]:
+            ids = torch.tensor(part, device=model.device)
+            with torch.inference_mode():
+                model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **length)
+
+    return say
+
+
+def _model(order: Load) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     import torch
     import transformers
 
-    on_progress(0.05)
     transformers.logging.disable_progress_bar()
     if order.threads:
         torch.set_num_threads(order.threads)
@@ -176,10 +203,10 @@ def load(
     except (OSError, ValueError, KeyError, ImportError) as error:
         why = f"Transformers cannot load this folder ({type(error).__name__}); the log says more."
         raise CannotLoad(why) from error
-    on_progress(0.9)
     if device == "cpu" and not order.dtype and model.dtype == torch.float16:
         # Processors compute it in software, where they can at all.
         model = model.to(torch.bfloat16)
+<<<<<<< HEAD
     ready = model.to(device).eval()
     return (vectors_of if embeds else TransformersEngine)(ready, tokenizer, order)
 
@@ -201,6 +228,9 @@ def vectors_of(
         eos=texts.behind,
     )
     return TransformersVectors(model, texts, loaded, pooling_of(Path(order.path).parent))
+=======
+    return model.to(device).eval(), tokenizer
+>>>>>>> 6ce1186 (bench: hosted libraries beside the same called directly, and engines beside each other)
 
 
 def device_of(wanted: str) -> str:
