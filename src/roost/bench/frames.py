@@ -2,7 +2,7 @@
 
 From the library's word to the events that a node reads, over a real socket: written, sent,
 received, cut, read, decoded to text, searched for stop strings, counted. Child and node are one
-process here, so that is the work of both; the time that a token takes inside a library is not.
+process here, so that is the processor time of both; what a token takes inside a library is not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 import socket
 import sys
 from collections.abc import Sequence
-from time import perf_counter
+from time import process_time
 
 import msgspec
 
@@ -36,12 +36,12 @@ class Cost(msgspec.Struct, frozen=True):
 
 def measured(tokens: int, *, stop: tuple[str, ...] = ()) -> Cost:
     """Send one answer of so many tokens through; raises where an event is missing."""
-    step_us = calibration(perf_counter, CALIBRATION_STEPS) * 1000 / CALIBRATION_STEPS
+    step_us = calibration(process_time, CALIBRATION_STEPS) * 1000 / CALIBRATION_STEPS
     request = GenerateRequest(ModelId("m"), TextPrompt("x"), tokens, stop)
     answer = Answer(0, Prepared(request, (1,), tokens))
-    began_s = perf_counter()
+    began_s = process_time()
     seen = _sent(answer, tokens)
-    token_us = (perf_counter() - began_s) * 1e6 / tokens
+    token_us = (process_time() - began_s) * 1e6 / tokens
     assert seen == tokens + 2, "Started, a delta for each token, Finished"
     return Cost(token_us, token_us / step_us)
 
