@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from roost.backends import onnx_genai_engine, transformers_engine
-from roost.backends.host_engine import Engine, Running
+from roost.backends.host_engine import Engine, Running, VectorEngine
 from roost.backends.host_frames import Load, Loaded, Run, Said
 
 GARBAGE_AFTER = 3
@@ -43,4 +43,6 @@ def load(order: Load, on_progress: Callable[[float], None]) -> Spoilt:
     """Load the library that reads this folder."""
     ours = order.path.endswith("genai_config.json")
     real = onnx_genai_engine.load if ours else transformers_engine.load
-    return Spoilt(real(order, on_progress))
+    engine = real(order, on_progress)
+    assert not isinstance(engine, VectorEngine), "it was to say texts"
+    return Spoilt(engine)

@@ -6,11 +6,7 @@ It is called by one thread, except for `tokenize`, which another one may call me
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-<<<<<<< HEAD
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
-=======
-from typing import Literal, Protocol, TypeAlias
->>>>>>> 6ce1186 (bench: hosted libraries beside the same called directly, and engines beside each other)
 
 from roost.backends.host_frames import Load, Loaded, Run, Step
 
@@ -44,7 +40,6 @@ class Engine(Protocol):
         ...
 
 
-<<<<<<< HEAD
 @runtime_checkable
 class VectorEngine(Protocol):
     """A model in memory that makes vectors; what it says of `loaded` and `tokenize` is the same."""
@@ -63,8 +58,6 @@ class VectorEngine(Protocol):
         ...
 
 
-Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine | VectorEngine]
-=======
 class Bare(Protocol):
     """A library's own loop over its own model, which a host is measured against."""
 
@@ -73,6 +66,5 @@ class Bare(Protocol):
         ...
 
 
-Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine]
->>>>>>> 6ce1186 (bench: hosted libraries beside the same called directly, and engines beside each other)
+Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine | VectorEngine]
 """Loads a model and tells how much of it, 0..1, is there; raises `CannotLoad`."""

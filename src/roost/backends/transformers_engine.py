@@ -15,13 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roost.backends.drawing import Logits, defaults_of
-<<<<<<< HEAD
 from roost.backends.hf_texts import Framed, Texts
-from roost.backends.host_engine import CannotLoad, Running
-=======
-from roost.backends.hf_texts import Texts
 from roost.backends.host_engine import Bare, CannotLoad, Running
->>>>>>> 6ce1186 (bench: hosted libraries beside the same called directly, and engines beside each other)
 from roost.backends.host_frames import Load, Loaded, Run
 from roost.backends.stepping import Speaker, steps
 from roost.backends.transformers_pooling import Pooling, pooling_of
@@ -165,7 +160,8 @@ def load(
     on_progress(0.05)
     model, tokenizer = _model(order)
     on_progress(0.9)
-    return TransformersEngine(model, tokenizer, order)
+    make = vectors_of if order.mode == "embed" else TransformersEngine
+    return make(model, tokenizer, order)
 
 
 def bare(order: Load) -> Bare:
@@ -192,12 +188,13 @@ def _model(order: Load) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if order.threads:
         torch.set_num_threads(order.threads)
     folder = str(Path(order.path).parent)
-    device, embeds = device_of(order.device), order.mode == "embed"
+    device = device_of(order.device)
     try:
         # Never code out of the folder, never anything from a hub.
         kept = {"local_files_only": True, "trust_remote_code": False}
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, **kept)
         dtype = getattr(torch, order.dtype) if order.dtype else "auto"
+        embeds = order.mode == "embed"
         kind = transformers.AutoModel if embeds else transformers.AutoModelForCausalLM
         model = kind.from_pretrained(folder, dtype=dtype, **kept)
     except (OSError, ValueError, KeyError, ImportError) as error:
@@ -206,9 +203,7 @@ def _model(order: Load) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if device == "cpu" and not order.dtype and model.dtype == torch.float16:
         # Processors compute it in software, where they can at all.
         model = model.to(torch.bfloat16)
-<<<<<<< HEAD
-    ready = model.to(device).eval()
-    return (vectors_of if embeds else TransformersEngine)(ready, tokenizer, order)
+    return model.to(device).eval(), tokenizer
 
 
 def vectors_of(
@@ -228,9 +223,6 @@ def vectors_of(
         eos=texts.behind,
     )
     return TransformersVectors(model, texts, loaded, pooling_of(Path(order.path).parent))
-=======
-    return model.to(device).eval(), tokenizer
->>>>>>> 6ce1186 (bench: hosted libraries beside the same called directly, and engines beside each other)
 
 
 def device_of(wanted: str) -> str:

@@ -75,8 +75,9 @@ async def started(model: Manifest, backend: str, setup: Setup) -> AsyncIterator[
     with tempfile.TemporaryDirectory() as folder:
         settings = StartSettings(folder, f"{folder}/log")
         runtime = await make(backend).start(key, model, settings, lambda _: None)
+        # In a session of its own, as the host is: schedulers share a busy machine out by sessions.
         bare = await asyncio.create_subprocess_exec(
-            *argv, stdin=pipe, stdout=pipe, limit=LINE_MAX_BYTES
+            *argv, stdin=pipe, stdout=pipe, limit=LINE_MAX_BYTES, start_new_session=True
         )
         try:
             await _asked(bare, Load(model.path, CTX, STREAMS, BATCH, setup.threads, "cpu"))
