@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import msgspec
 import pytest
 
 from roost.backends.base import Died, Prepared, Runtime, SlotUse, States, Telemetry
@@ -162,3 +163,15 @@ async def test_who_leaves_leaves_nothing() -> None:
         assert bench.counters.users == 0
         bench.started[0].go.set()
         assert await bench.count("a b") == 2
+
+
+async def test_a_prompt_is_told_as_well_as_counted() -> None:
+    """What is asked beside the count is not left out, and what such a child cannot say is said."""
+    async with running() as bench:
+        asked = GenerateRequest(
+            ModelId("m"), TextPrompt("two words"), counts=True, return_tokens=True
+        )
+        assert (await bench.counters.prepared(asked)).tokens == (0, 1)
+        bare = msgspec.structs.replace(asked, prompt=TextPrompt("two words", bare=True))
+        with pytest.raises(RoostError, match="tells no texts of prompts"):
+            await bench.counters.prepared(bare)

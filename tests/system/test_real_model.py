@@ -384,6 +384,12 @@ def test_a_prompt_is_counted_without_the_weights(
         ).input_tokens
 
     cold = [counted(), counted()]
+    _, asked = send(url, "/tokenize", {"model": MODEL, "content": ODD})
+    ids = json.loads(asked)["tokens"]
+    _, told = send(url, "/detokenize", {"model": MODEL, "tokens": ids})
+    assert json.loads(told)["content"] == ODD
+    _, shown = send(url, "/apply-template", {"model": MODEL, "messages": messages})
+    assert json.loads(shown)["prompt"].count("<|im_start|>assistant") == 2
     runtimes = msgspec.json.decode(fetch(url, "/roost/v1/fleet"))["nodes"][0]["runtimes"]
     assert [view for view in runtimes if view["state"] != "absent"] == []
     used = client.messages.create(model=MODEL, max_tokens=2, messages=messages, system=system).usage

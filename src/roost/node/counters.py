@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from roost.backends.base import Prepared, Runtime
 from roost.core.ids import ModelId
 from roost.errors import Fault, RoostError
+from roost.node import vectors
 from roost.node.refusals import DIED
 
 if TYPE_CHECKING:
@@ -66,14 +67,14 @@ class Counters:
         return sum(one.users for one in self._counters.values())
 
     async def prepared(self, request: GenerateRequest) -> Prepared:
-        """Render, tokenise and count, as a runtime of the model would.
+        """Render, tokenise and count, or tell that, as a runtime of the model would.
 
         Raises what `Runtime.prepare` raises of the caller's fault, and for everything else
         `runtime_died`: whoever asks may then have the weights loaded.
         """
         try:
             async with self._counter(request.model) as runtime:
-                return await runtime.prepare(request)
+                return await vectors.prepared(runtime, request)
         except RoostError as error:
             if error.failure.kind.fault is Fault.CALLER:
                 raise
