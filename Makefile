@@ -70,7 +70,7 @@ test-clients: $(STAMP) $(CLIENTS:%=.venv/clients/%/stamp) tests/clients/js/node_
 	$(BIN)/python -m pytest -m clients
 
 test-fast: $(STAMP) ## what can be tested in seconds
-	$(BIN)/python -m pytest -q -m "not slow and not engine and not clients"
+	$(BIN)/python -m pytest -q -m "not slow and not engine and not drill and not web and not clients"
 
 sim: $(STAMP) ## 500 seeds of the simulated fleet, under faults
 	$(BIN)/python -m roost.sim.run --seeds 500
