@@ -100,7 +100,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     (home / "roost.toml").write_text(SETTINGS)
     arguments = ("serve", str(smollm2_path()), "--port", "0", "--slots", "2", "--ctx", "2048")
     paced = ("--stream-commit-after-s", "0.2", "--stream-keepalive-s", "0.05")
-    with Roost(folder / "roost.log", *arguments, *paced, home=home) as roost:
+    # On a machine that is short of time a silence of seconds is nobody's death.
+    patient = ("--link-suspect-s", "30", "--link-stale-s", "60", "--link-dead-s", "90")
+    with Roost(folder / "roost.log", *arguments, *paced, *patient, home=home) as roost:
         roost.wait_for("runtime_ready", 120)
         yield Live(roost, roost.url(), "smollm2-135m-instruct", "real")
 
