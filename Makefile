@@ -9,7 +9,7 @@ ENGINES := .venv/stamp-engines
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-engines test-drills test-web test-clients test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming bench-hosted bench-engines demo docs format clean
+.PHONY: help install check test test-engines test-vllm test-drills test-web test-clients test-fast sim sim-mutants drills experiments bench-gateway bench-overload bench-sessions bench-prefix bench-node bench-dialects bench-models bench-homecoming bench-hosted bench-engines demo docs format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
 	$(BIN)/codespell
 
 test: $(STAMP) ## the default test run, real model included
-	$(BIN)/python -m pytest -m "engine and not long"
+	$(BIN)/python -m pytest -m "engine and not long and not vllm"
 	$(BIN)/python -m pytest -m "not engine and not drill and not web and not clients" -n $(JOBS) --dist worksteal
 
 $(ENGINES): $(STAMP) tests/engines/constraints.txt
@@ -46,6 +46,10 @@ $(ENGINES): $(STAMP) tests/engines/constraints.txt
 
 test-engines: $(ENGINES) ## what takes long with real engines
 	$(BIN)/python -m pytest -m long
+
+# 3.5 GB, and repairs that depend on the machine: whoever has one names its program.
+test-vllm: $(ENGINES) ## a vLLM of your own on a small real model; VLLM=/opt/vllm/bin/vllm
+	VLLM=$(VLLM) $(BIN)/python -m pytest -m vllm
 
 test-drills: $(STAMP) ## every drill in its short form, on real processes
 	$(BIN)/python -m pytest -m drill

@@ -2,6 +2,7 @@
 
 Runs it on every backend that is named and can be run here, on all of them without a name, and
 writes what came of it; runs of the others stay as they were. `make docs` makes the page of it.
+A vLLM is a fake one unless VLLM names its program.
 Real engines take their models from ROOST_HOME, in the forms that `roost convert` makes.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 import datetime as dt
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -88,6 +90,23 @@ def other_roost(folder: Path, backend: str) -> Iterator[None]:
         yield
 
 
+def own_vllm(folder: Path, home: Path, program: str) -> Subject:
+    """Give a vLLM of this program, with the small model of a ROOST_HOME."""
+    weights = ModelStore(Home.open(home)).get(ModelId("smollm2-135m-instruct-safetensors")).path
+    card = folder / "vllm.toml"
+    lines = (
+        'backend = "vllm"',
+        f'path = "{Path(weights).parent}"',
+        f'executable = "{program}"',
+        'args = ["--max-num-seqs", "4", "--enforce-eager"]',
+        "ctx = 512\nhealth_timeout_s = 900",
+    )
+    card.write_text("\n".join(lines))
+    manifest = ModelStore(Home.open(folder / "home")).add_file(card, link=True)
+    key = RuntimeKey("vllm", manifest.id, manifest.digest, RuntimeOptions(ctx=512, slots=2))
+    return Subject(make("vllm"), key, manifest, settings_in(folder, 60.0), kill_server, 60.0, 900.0)
+
+
 SMALL = RuntimeOptions(ctx=256, slots=2, batch=64, threads=1, device="cpu")
 SUBJECTS: dict[str, tuple[str, str, Callable[[Path], Subject]]] = {
     "scripted": ("a script", "", scripted),
@@ -125,6 +144,15 @@ SUBJECTS: dict[str, tuple[str, str, Callable[[Path], Subject]]] = {
 """For each backend what is served, the package of its engine, and how it is made."""
 
 
+VLLM = os.environ.get("VLLM", "")
+if VLLM:
+    SUBJECTS["vllm"] = (
+        FOLDER,
+        "",
+        lambda folder: own_vllm(folder, Path(os.environ["ROOST_HOME"]), VLLM),
+    )
+
+
 def recorded() -> dict[str, SuiteRun]:
     """Give what was recorded so far."""
     return read_runs(RUNS.read_bytes()) if RUNS.exists() else {}
@@ -142,6 +170,12 @@ def machine() -> str:
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, no accelerator"
 
 
+def version_of(program: str) -> str:
+    """Ask a program for its version, which is its last word."""
+    told = subprocess.run([program, "--version"], capture_output=True, check=True)
+    return told.stdout.decode().split()[-1]
+
+
 async def run(name: str) -> SuiteRun | None:
     """Run the suite on a backend; None where its engine is not installed."""
     subject, package, made = SUBJECTS[name]
@@ -153,6 +187,8 @@ async def run(name: str) -> SuiteRun | None:
         results = await examine(made(Path(folder)))
     sys.stdout.write(f"{name}\n{table(results)}\n")
     today = dt.datetime.now(dt.UTC).date().isoformat()
+    if name == "vllm" and VLLM:
+        engine = f", vllm {version_of(VLLM)}"
     versions = f"roost {__version__}{engine}"
     return SuiteRun(today, subject, versions, machine(), cases_of(results), fake=subject == FAKE)
 
