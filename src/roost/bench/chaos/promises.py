@@ -306,7 +306,8 @@ PROMISES: dict[str, Judge] = {
     "A gateway that is started again finds its nodes again": _figure(
         "restart-gateway", name="nodes_back", words="not all nodes were back"
     ),
-    "Whoever has read the end of a turn finds the turn after any crash": _read_turns_are_kept,
+    "Whoever has read the end of a turn finds the turn after any crash, unless the disk was full "
+    "then, which a gauge tells": _read_turns_are_kept,
     "Turns of one conversation run one after the other, in the order in which they came, and know "
     "each other": _turns_in_order,
     "No turn is called warm whose node had lost most of what it held, and the loss is counted": (

@@ -24,7 +24,7 @@ from roost.bench.processes import family, living
 Figures = dict[str, float]
 Act = Callable[[Strike, str], Awaitable[Figures]]
 GONE_S = 5.0
-SEEN_S, LOOK_S = 10.0, 0.05
+SEEN_S, HEALS_S, LOOK_S = 10.0, 30.0, 0.05
 STUCK, SLOW, CROWD, TURNS, HOUSE = 2, 3, 24, 3, 6
 LONG_PIECES, BEGUN_S = 40, 0.4
 FILE_MAX_BYTES = 4096
@@ -190,11 +190,24 @@ class Striker:
             await talker.talk(TURNS, most=8)
             failed = sum(told.end != "complete" for told in talker.turns[began:])
             await asyncio.sleep(one.lasts_s)
-            full = DEGRADED in (await self._fleet.gateway.get("/metrics"))
+            full = await self._degraded()
         finally:
             resource.prlimit(gateway, resource.RLIMIT_FSIZE, before)
         await talker.talk(1, most=8)
+        await self._heals()
         return {"failed": float(failed), "full": float(full)}
+
+    async def _degraded(self) -> bool:
+        """Whether the gateway keeps turns in memory for its disk."""
+        return DEGRADED in await self._fleet.gateway.get("/metrics")
+
+    async def _heals(self) -> None:
+        """Wait until the disk has all turns: what memory alone has, a crash would take along."""
+        for _ in range(round(HEALS_S / LOOK_S)):
+            if not await self._degraded():
+                return
+            await asyncio.sleep(LOOK_S)
+        raise TimeoutError(f"within {HEALS_S:g} s: the disk is written again")
 
     async def _port_taken(self, _one: Strike, _victim: str) -> Figures:
         """Start another gateway where one listens, and ask that one."""
