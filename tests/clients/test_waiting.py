@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from anthropic import Anthropic
 from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 from tests.clients.conftest import KEY, Live
 from tests.system.processes import get
@@ -61,14 +62,11 @@ def test_the_official_clients_wait_for_a_cold_model(real: Live) -> None:
     """Streamed and whole: neither takes a sign of life for a part of the answer."""
     cool(real)
     openai = OpenAI(base_url=f"{real.url}/v1", api_key=KEY, max_retries=0, timeout=120)
-    with (
-        closing(openai),
-        openai.chat.completions.stream(
-            model=real.model, max_tokens=5, messages=[{"role": "user", "content": "Say hello."}]
-        ) as stream,
-    ):
-        stream.until_done()
-        assert stream.get_final_completion().choices[0].message.content
+    said: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
+    chunks = openai.chat.completions.create(
+        model=real.model, max_tokens=5, messages=said, stream=True
+    )
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     cool(real)
     anthropic = Anthropic(base_url=real.url, api_key=KEY, max_retries=0, timeout=120)
     with (
@@ -79,8 +77,6 @@ def test_the_official_clients_wait_for_a_cold_model(real: Live) -> None:
     ):
         assert "".join(messages.text_stream)
     cool(real)
-    with closing(openai.with_options()) as again:
-        whole = again.chat.completions.create(
-            model=real.model, max_tokens=5, messages=[{"role": "user", "content": "Say hello."}]
-        )
+    with closing(openai):
+        whole = openai.chat.completions.create(model=real.model, max_tokens=5, messages=said)
     assert whole.choices[0].message.content
