@@ -10,7 +10,7 @@ import msgspec
 
 from roost import __version__
 from roost.dialects.shapes.shared import Json
-from roost.gateway.addresses import ADDRESSES, ERRORS, TAGS, Address
+from roost.gateway.addresses import ADDRESSES, ERRORS, EVENT_STREAM, TAGS, Address
 
 VERSION = "3.1.0"
 _REFERENCE = "#/components/schemas/{name}"
@@ -92,7 +92,9 @@ def _responses(one: Address, known: dict[object, Json]) -> Json:
         content[one.media] = {"schema": known[one.reply]}
     events = [known[kind] for kind in one.streams]
     if events:
-        content[one.stream_media] = {"schema": {"anyOf": events} if events[1:] else events[0]}
+        event: Json = {"anyOf": events} if events[1:] else events[0]
+        framed = _framed(event) if one.stream_media == EVENT_STREAM else event
+        content[one.stream_media] = {"schema": framed}
     told: Json = {"200": {"description": "What was asked.", "content": content}} if content else {}
     if one.later is not None:
         body = {"application/json": {"schema": known[one.later]}}
@@ -100,6 +102,13 @@ def _responses(one: Address, known: dict[object, Json]) -> Json:
     error = {"application/json": {"schema": known[ERRORS[one.tag]]}}
     told["default"] = {"description": "A failure, with what to do about it.", "content": error}
     return told
+
+
+def _framed(event: Json) -> Json:
+    """Describe one server-sent event: its data is JSON, but for a mark of the end."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": event}
+    named = {"event": {"type": "string"}, "data": data}
+    return {"type": "object", "properties": named, "required": ["data"]}
 
 
 def _name(one: Address) -> str:

@@ -51,6 +51,7 @@ export function written(document_, schema, depth = 0) {
     const known = document_.components.schemas[name];
     return known && depth < DEPTH ? written(document_, known, depth) : name;
   }
+  if (schema.contentSchema) return written(document_, schema.contentSchema, depth);
   const choices = schema.anyOf ?? schema.oneOf;
   if (choices) return choices.map((one) => written(document_, one, depth)).join(" | ");
   if (schema.enum) return schema.enum.map((one) => JSON.stringify(one)).join(" | ");
