@@ -6,6 +6,8 @@ import asyncio
 import gc
 import weakref
 
+import uvloop
+
 from roost.gateway.alarm import Alarm
 from tests.conftest import Eventually
 
@@ -51,3 +53,19 @@ async def test_what_has_ended_does_not_ring_and_is_held_by_nobody() -> None:
         assert left() is None
     finally:
         gc.enable()
+
+
+def test_a_time_that_has_come_is_a_time_on_every_loop() -> None:
+    """The loop of production gives another kind of handle for it; a second time may follow."""
+
+    async def rings() -> int:
+        clock, loop = Clock(), asyncio.get_running_loop()
+        for when_s in (loop.time() - 1, loop.time() - 2, loop.time() + 3600):
+            clock.alarm.set(when_s)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        clock.alarm.end()
+        return clock.rings
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(rings()) == 1
