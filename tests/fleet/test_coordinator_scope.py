@@ -138,6 +138,20 @@ def test_a_node_that_cannot_is_passed_over_for_one_that_can() -> None:
     assert sent == {("r2", "able")}
 
 
+def test_who_joins_later_has_to_have_it_for_the_same() -> None:
+    """A node of an older release has the model to generate with, and could not read the request."""
+    fleet = Fleet()
+    fleet.join("older", report=serving("all"))
+    terms = Terms(RequestId("r1"), TenantId("t"), mode="embed")
+    (answer,) = of(fleet.machine.on_request(terms, MODEL, fleet.now), Answer)
+    assert answer.failure.kind.status == 503
+    report = serving("all")
+    offer = msgspec.structs.replace(report.models[0], mode="embed")
+    fleet.join("newer", report=msgspec.structs.replace(report, models=(offer,)))
+    terms = Terms(RequestId("r2"), TenantId("t"), mode="embed")
+    assert placed(fleet.machine.on_request(terms, MODEL, fleet.now)) == "newer"
+
+
 def test_without_the_able_one_nobody_can() -> None:
     """It has gone since the request was looked at: there is nobody, and that is said."""
     fleet = Fleet()

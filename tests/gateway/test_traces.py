@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Self
 
 import msgspec
@@ -21,9 +22,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from roost.core.trace import Span as CoreSpan
 from roost.core.trace import Trace, TracingSettings
 from roost.errors import RoostError
+from roost.gateway.assemble import Kept, open_gateway
 from roost.gateway.traces import open_traces
 from roost.observe.metrics import Metrics
 from roost.observe.tracing import QUEUE_MAX, Tracer
+from roost.store.home import Home
+from roost.store.usage import UsageStore
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.test_operations import HELLO
@@ -221,3 +225,13 @@ class Stuck(InMemorySpanExporter):
 def test_the_address_for_traces(endpoint: str, url: str) -> None:
     """With the usual path, once."""
     assert TracingSettings(endpoint).url == url
+
+
+async def test_a_gateway_that_cannot_be_made_keeps_nothing_open(tmp_path: Path) -> None:
+    """What it was given to keep things in is closed with the attempt."""
+    usage = UsageStore.open(Home.open(tmp_path))
+    settings = msgspec.structs.replace(SETTINGS, tracing=TracingSettings("ftp://nowhere"))
+    with pytest.raises(RoostError, match=r"otel\.endpoint"):
+        await open_gateway(settings, kept=Kept(usage=usage))
+    with pytest.raises(RoostError):
+        usage.since(0)

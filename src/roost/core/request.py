@@ -230,7 +230,8 @@ class Terms(msgspec.Struct, frozen=True):
     `compacted` says that its past is shorter than the one whose KV there may be.
     `trace` is the caller's own span, for traces.
     `needs` is the least that a node has to serve; `unfit` are nodes whose backend for the model
-    cannot do what is asked.
+    cannot do what is asked, as far as was known when it came in; `mode` is what the model has to
+    be for on whichever node.
     `account` is whose limits count, None where nobody has any; so many `parts` are asked for
     together, this one included, 0 for one that comes with another. `shares_as` is whose KV it may
     have, and who may have its: "" is the tenant alone.
@@ -254,6 +255,7 @@ class Terms(msgspec.Struct, frozen=True):
     compacted: Compacted | None = None
     needs: Scope = "all"
     unfit: frozenset[NodeId] = frozenset()
+    mode: Mode = "generate"
     trace: Parent | None = None
     account: Account | None = None
     parts: int = 1

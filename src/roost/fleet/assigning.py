@@ -93,6 +93,10 @@ class Assigner:
         unfit = call.terms.unfit
         if unfit:
             field = field.only(lambda one: one.node not in unfit)
+        mode = call.terms.mode
+        if mode != "generate":
+            # Who joins later may be of a release that cannot even read what is asked.
+            field = field.only(lambda one: registry.mode(one.node, call.model) == mode)
         if not call.resumes_at:
             return field
         digest = registry.digest

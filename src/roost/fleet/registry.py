@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from roost.core.engine import Mode
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.request import Scope
 from roost.core.snapshots import LinkState, LoadView, ModelOffer, NodeStatus, RuntimeView
@@ -101,6 +102,12 @@ class Registry:
         record = self._nodes.get(node)
         offer = None if record is None else record.offers.get(model)
         return "" if offer is None else offer.digest
+
+    def mode(self, node: NodeId, model: ModelId) -> Mode | None:
+        """What this node's model is for; None where it has none of that name."""
+        record = self._nodes.get(node)
+        offer = None if record is None else record.offers.get(model)
+        return None if offer is None else offer.mode
 
     @property
     def narrow(self) -> bool:

@@ -97,6 +97,12 @@ class Kept(NamedTuple):
     journal: Journal | None = None
     usage: UsageStore | None = None
 
+    def close(self) -> None:
+        """Let go of all of it; for a gateway that was never made."""
+        for one in (self.journal, self.usage):
+            if one is not None:
+                one.close()
+
 
 class Gateway:
     """One running fleet gateway; made by `open_gateway`, ended by `close`."""
@@ -306,9 +312,13 @@ async def open_gateway(
     """Start a gateway; `OSError` where the address is taken.
 
     `authorise` checks API keys, `admit` the join tokens of nodes. What is `kept` is closed with the
-    gateway, also with one that cannot open.
+    gateway, also with one that cannot open or be made.
     """
-    gateway = Gateway(settings, authorise, admit, kept)
+    try:
+        gateway = Gateway(settings, authorise, admit, kept)
+    except BaseException:
+        kept.close()
+        raise
     try:
         await gateway.open()
     except BaseException:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from roost.fleet import refusals
-from roost.fleet.abilities import Abilities
+from roost.fleet.abilities import Abilities, mode_of
 from roost.fleet.happenings import Happenings
 from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
 from roost.gateway import accounts, perform
@@ -115,8 +115,9 @@ class Mind:
         if judged.failure is not None:
             turn.on_refused(judged.failure)
             return
-        if judged.unfit:
-            turn.terms = msgspec.structs.replace(turn.terms, unfit=judged.unfit)
+        mode = mode_of(turn.request)
+        if judged.unfit or mode != "generate":
+            turn.terms = msgspec.structs.replace(turn.terms, unfit=judged.unfit, mode=mode)
         terms, model, said = turn.terms, turn.request.model, turn.relay.said
         self._feed(self.coordinator.on_request(terms, model, self.now_s, said))
 
