@@ -77,7 +77,7 @@ def test_platforms_and_tasks_are_told_apart() -> None:
     vectors = Subject(ModelId("m"), "gguf", ("embeddings",))
     assert chosen(subject=vectors).chain == ("embedder",)
     # A task that no capability has a word for rules nobody out.
-    assert "llama" in chosen(subject=Subject(ModelId("m"), "gguf", ("rerank",))).chain
+    assert "llama" in chosen(subject=Subject(ModelId("m"), "gguf", ("speech",))).chain
 
 
 def test_a_failed_load_makes_room_for_the_next() -> None:

@@ -221,3 +221,15 @@ def test_a_build_for_an_accelerator_is_told_by_its_package(
     monkeypatch.syspath_prepend(str(tmp_path))
     found = library_found(library)
     assert (found.usable, found.version, found.accelerator) == (True, "1.5", "cuda")
+
+
+def test_auto_prefers_on_processors_what_was_measured_to_be_quicker() -> None:
+    """Priorities come in the order of the table of engines, the quickest to decode first."""
+    text = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text()
+    table = text.partition("## Engines on one small model")[2]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    decode = {row[1].strip(" `"): float(row[-2]) for row in rows}
+    assert len(decode) >= 3
+    preferred = {one.name: one.priorities["cpu"] for one in registry.traits()}
+    quickest = sorted(decode, key=lambda name: -decode[name])
+    assert quickest == sorted(decode, key=lambda name: -preferred[name])

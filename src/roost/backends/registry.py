@@ -121,7 +121,7 @@ _LLAMA: dict[Accelerator, int] = {
     "vulkan": 900,
     "cpu": 800,
 }
-_TRANSFORMERS: dict[Accelerator, int] = {"cuda": 840, "rocm": 840, "metal": 840, "cpu": 840}
+_TRANSFORMERS: dict[Accelerator, int] = {"cuda": 840, "rocm": 840, "metal": 840, "cpu": 740}
 _MLX: dict[Accelerator, int] = {"cuda": 850, "metal": 850, "cpu": 120}
 _ONNX: dict[Accelerator, int] = {"cuda": 960, "cpu": 760}
 _ENTRIES: dict[str, _Entry] = {
