@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import permutations
 
 import msgspec
 import pytest
@@ -26,11 +27,18 @@ def allowances(answer_tokens: int = 100) -> Allowances:
     return Allowances(AllowanceSettings(answer_tokens))
 
 
-def terms(number: int, allowance: Allowance, prompt_tokens: int = 10, parts: int = 1) -> Terms:
-    """Make the terms of a request under such a key."""
-    account = Account("key-1", "t", allowance)
-    request, tenant = RequestId(f"r{number}"), TenantId("t")
-    return Terms(request, tenant, prompt_tokens=prompt_tokens, account=account, parts=parts)
+def terms(
+    number: int, allowance: Allowance, prompt_tokens: int = 10, parts: int = 1, first: int = 0
+) -> Terms:
+    """Make the terms of a request under such a key; `first` is the one that it comes with."""
+    return Terms(
+        RequestId(f"r{number}"),
+        TenantId("t"),
+        prompt_tokens=prompt_tokens,
+        account=Account("key-1", "t", allowance),
+        parts=0 if first else parts,
+        comes_with=RequestId(f"r{first}" if first else ""),
+    )
 
 
 def ask(
@@ -117,7 +125,8 @@ def test_a_day_that_is_used_up_leaves_the_month() -> None:
     assert machine.used("key-1", first + 86_400) == (0, 120)
 
 
-def test_what_comes_together_is_one_request() -> None:
+@pytest.mark.parametrize("order", list(permutations((2, 3, 4))))
+def test_what_comes_together_is_one_request(order: tuple[int, ...]) -> None:
     """It needs the tokens of all its parts, and one place until the last one is over."""
     machine = allowances()
     limited = Allowance(requests_per_minute=2, tokens_per_minute=400, at_once=1)
@@ -125,11 +134,15 @@ def test_what_comes_together_is_one_request() -> None:
     machine.on_spent(RequestId("r1"), 100, 0.0, NOON)
     assert ask(machine, 2, limited, parts=3) == "tokens"
     assert ask(machine, 2, limited, 15.0, parts=3) == ""
-    assert [ask(machine, number, limited, 15.0, parts=0) for number in (3, 4)] == ["", ""]
+    assert [ask(machine, number, limited, 15.0, first=2) for number in (3, 4)] == ["", ""]
     assert (machine.under_way("key-1"), machine.reserved("key-1")) == (1, 330)
-    for number in (3, 2, 4):
-        machine.on_spent(RequestId(f"r{number}"), 20, 15.0, NOON)
+    for number in order:
+        assert machine.under_way("key-1") == 1
+        assert ask(machine, 5, limited, 300.0) == "at_once"
+        for _ in range(2):
+            machine.on_spent(RequestId(f"r{number}"), 20, 15.0, NOON)
     assert (machine.under_way("key-1"), machine.reserved("key-1")) == (0, 0)
+    assert ask(machine, 5, limited, 300.0) == ""
 
 
 def test_models_by_any_of_their_names() -> None:
@@ -224,6 +237,7 @@ class AllowanceWorld(RuleBasedStateMachine):
         self.number = 0
         self.log: list[tuple[int, str, int]] = []
         self.live: dict[int, int] = {}
+        self.first: dict[int, int] = {}
         self.used = 0
 
     def level(self, what: str, per_minute: int) -> Fraction:
@@ -245,27 +259,40 @@ class AllowanceWorld(RuleBasedStateMachine):
         tokens = limits.tokens_per_minute
         if self.level("tokens", tokens) + min(need, tokens) > tokens:
             found.add("tokens")
-        if len(self.live) >= limits.at_once:
+        if self.places() >= limits.at_once:
             found.add("at_once")
         if self.used + sum(self.live.values()) >= limits.tokens_per_day:
             found.add("day")
         return found
+
+    def places(self) -> int:
+        """Count what came together as one."""
+        return len({self.first[number] for number in self.live})
 
     @rule(seconds=st.integers(0, 40))
     def advance(self, seconds: int) -> None:
         """Time passes."""
         self.now += seconds
 
-    @rule(prompt_tokens=st.integers(1, 700))
-    def request(self, prompt_tokens: int) -> None:
-        """A request comes: it is let in exactly if nothing keeps it out."""
-        self.number += 1
-        found = self.expected(need := prompt_tokens + 100)
-        limit = ask(self.machine, self.number, self.LIMITS, self.now, prompt_tokens=prompt_tokens)
+    @rule(prompt_tokens=st.integers(1, 700), parts=st.sampled_from((1, 1, 3)))
+    def request(self, prompt_tokens: int, parts: int) -> None:
+        """A request comes, of one or more parts: it is let in if nothing keeps it out."""
+        first = self.number = self.number + 1
+        need = prompt_tokens + 100
+        found = self.expected(need * parts)
+        asked = {"prompt_tokens": prompt_tokens, "parts": parts}
+        limit = ask(self.machine, first, self.LIMITS, self.now, **asked)
         assert (limit in found) if found else not limit
-        if not limit:
-            self.log += [(self.now, "requests", 1), (self.now, "tokens", need)]
-            self.live[self.number] = need
+        if limit:
+            return
+        self.log.append((self.now, "requests", 1))
+        for number in range(first, first + parts):
+            if number > first:
+                asked = {"prompt_tokens": prompt_tokens, "first": first}
+                assert not ask(self.machine, number, self.LIMITS, self.now, **asked)
+            self.log.append((self.now, "tokens", need))
+            self.live[number], self.first[number] = need, first
+        self.number = first + parts - 1
 
     @precondition(lambda self: self.live)
     @rule(data=st.data(), tokens=st.integers(0, 900))
@@ -289,7 +316,7 @@ class AllowanceWorld(RuleBasedStateMachine):
     @invariant()
     def nothing_leaks(self) -> None:
         """Counts are those of the requests that live, and sums those of the ones that are over."""
-        assert self.machine.under_way("key-1") == len(self.live)
+        assert self.machine.under_way("key-1") == self.places()
         assert self.machine.reserved("key-1") == sum(self.live.values())
         assert self.machine.used("key-1", NOON) == (self.used, self.used)
 

@@ -165,6 +165,41 @@ async def test_several_choices_are_one_request() -> None:
             await until(unused(stage, "one"), what="nothing is left reserved")
 
 
+@pytest.mark.parametrize("ended", [0, 1])
+async def test_the_place_of_several_choices_is_kept_for_the_last(ended: int) -> None:
+    """One of them has ended, whichever: the key still has one request under way."""
+    async with staged(authorise=keyed(one=Allowance(at_once=1))) as stage:
+        node = stage.add_node(slots=2)
+        await stage.ready()
+        client = await stage.client()
+        client.send("POST", CHAT, {**HELLO, "n": 2}, authorization="Bearer one")
+        await until(partial(opened_count, node, 2), what="both run")
+        node.answer(node.opened[ended], "hi")
+        live = stage.gateway.mind.turns
+        await until(lambda: len(live) == 1, what="one of them is over")
+        assert (await say(stage, "one")).status == 429
+        node.answer(node.opened[1 - ended], "hi")
+        assert (await client.reply()).status == 200
+        await until(unused(stage, "one"), what="the place is free")
+
+
+async def test_a_turn_reserves_what_it_says() -> None:
+    """As far as it is known when it comes: its own text and its answer."""
+    settings = msgspec.structs.replace(SETTINGS, infer=infer(InferSettings()))
+    limited = Allowance(tokens_per_minute=1000)
+    async with staged(settings, keyed(one=limited)) as stage:
+        node = stage.add_node()
+        await stage.ready()
+        client = await stage.client()
+        body = {**turn("x" * 400), "max_tokens": 50}
+        client.send("POST", "/coordinator/infer", body, authorization="Bearer one")
+        await until(partial(opened_count, node, 1), what="it runs")
+        assert stage.gateway.mind.limiter.allowances.reserved("one") == 400 / 4 + 50
+        node.answer(node.opened[0], "hi")
+        assert (await client.reply()).status == 200
+        await until(unused(stage, "one"), what="it is settled")
+
+
 async def test_a_key_sees_and_asks_the_models_it_may_use() -> None:
     """Others are not in its list, and are refused in the same words as those that do not exist."""
     authorise = keyed(some=Allowance(models=("mine",)), all=Allowance())
@@ -191,6 +226,16 @@ async def test_a_key_sees_and_asks_the_models_it_may_use() -> None:
             found = await ask(stage.port, "GET", f"/v1/models/{model}", x_api_key="some")
             assert found.status == (200 if status == 200 else 404)
         assert (await say(stage, "all", model=OTHER)).status == 200
+        # Who asks for nothing but that a model goes learns nothing of what there is.
+        for key, code in (("some", "model_not_allowed"), ("all", "forbidden")):
+            wished = []
+            for model in (OTHER, "no"):
+                body = {"model": model, "keep_alive": 0}
+                shown = {"authorization": f"Bearer {key}"}
+                reply = await ask(stage.port, "POST", "/api/generate", body, **shown)
+                wished.append((reply.status, str(reply.json()["error"]).replace(f"`{model}`", "")))
+            assert wished[0] == wished[1], code
+            assert wished[0][0] == 403
 
 
 async def test_a_quota_survives_a_restart(tmp_path: Path) -> None:

@@ -233,8 +233,8 @@ class Terms(msgspec.Struct, frozen=True):
     cannot do what is asked, as far as was known when it came in; `mode` is what the model has to
     be for on whichever node.
     `account` is whose limits count, None where nobody has any; so many `parts` are asked for
-    together, this one included, 0 for one that comes with another. `shares_as` is whose KV it may
-    have, and who may have its: "" is the tenant alone.
+    together, this one included, 0 for one that `comes_with` another, whose place it shares.
+    `shares_as` is whose KV it may have, and who may have its: "" is the tenant alone.
     """
 
     request_id: RequestId
@@ -259,6 +259,7 @@ class Terms(msgspec.Struct, frozen=True):
     trace: Parent | None = None
     account: Account | None = None
     parts: int = 1
+    comes_with: RequestId = RequestId("")
     shares_as: TenantId = TenantId("")
 
     @property

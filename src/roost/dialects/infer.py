@@ -37,6 +37,13 @@ class InferAsked(msgspec.Struct, frozen=True):
     roost: JsonObject = {}
 
     @property
+    def text(self) -> str:
+        """What the client says in this turn."""
+        prompt = self.request.prompt
+        assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
+        return prompt.messages[-1].content
+
+    @property
     def needs(self) -> Scope:
         """What a node has to serve for this."""
         plain = self.request.sampling == Sampling() and not self.request.stop

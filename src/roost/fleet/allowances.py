@@ -1,7 +1,8 @@
 """MACHINE: what each key has used of what it may: rates, requests under way, and quotas of tokens.
 
     on_request ──▶ reserved: one request, one place, the tokens that it will probably take
-    on_spent   ──▶ settled: the place is free, and the tokens count that it has really taken
+    on_spent   ──▶ settled: the tokens count that it has really taken, and the place is free once
+                   nothing that came together with it is under way
 
 Rates are buckets that fill again evenly over a minute. A request that needs more than a whole
 bucket is let in when it is full, and what it takes beyond that has to fill again before the next
@@ -79,12 +80,15 @@ class _Use:
 
 
 class _Ticket(msgspec.Struct, frozen=True):
-    """What is reserved for one request: `tokens`, of which so many came out of a bucket."""
+    """What is reserved for one request: `tokens`, of which so many came out of a bucket.
+
+    `place` is the request whose place it has: its own, or that of those that come together.
+    """
 
     account: Account
     tokens: int
     from_bucket: int
-    place: int
+    place: RequestId
 
 
 class Allowances:
@@ -94,6 +98,7 @@ class Allowances:
         self._settings = settings
         self._uses: dict[str, _Use] = {}
         self._tickets: dict[RequestId, _Ticket] = {}
+        self._places: Counter[RequestId] = Counter()
         self._saved: dict[str, dict[int, int]] = {}
         self.aliases: Mapping[str, str] = {}
 
@@ -105,7 +110,8 @@ class Allowances:
         """Reserve for a request what it will probably take, or say why it is kept out.
 
         One that `is_free` takes no tokens. One that comes with another, which was asked for all
-        that come together, takes no more than its tokens.
+        that come together, takes no more than its tokens: they have one place, until the last of
+        them is over, whichever that is.
         """
         account = terms.account
         if account is None:
@@ -116,11 +122,12 @@ class Allowances:
             refused = self._refusal(use, account, model, need * terms.parts, unix_s)
             if refused is not None:
                 return refused
-        allowance, place = account.allowance, int(terms.parts > 0)
+        allowance, place = account.allowance, terms.comes_with or terms.request_id
         from_bucket = need if allowance.tokens_per_minute else 0
         use.tokens_missing += from_bucket
-        use.requests_missing += place if allowance.requests_per_minute else 0
-        use.under_way += place
+        use.requests_missing += int(terms.parts > 0 and allowance.requests_per_minute > 0)
+        use.under_way += int(not self._places[place])
+        self._places[place] += 1
         use.reserved += need
         self._tickets[terms.request_id] = _Ticket(account, need, from_bucket, place)
         return None
@@ -131,7 +138,10 @@ class Allowances:
         if ticket is None:
             return
         use = self._use(ticket.account, now)
-        use.under_way -= ticket.place
+        self._places[ticket.place] -= 1
+        if not self._places[ticket.place]:
+            del self._places[ticket.place]
+            use.under_way -= 1
         use.reserved -= ticket.tokens
         if ticket.account.allowance.tokens_per_minute:
             more = tokens - ticket.from_bucket

@@ -96,6 +96,7 @@ def _terms_of(terms: Terms, request: GenerateRequest, number: int, parts: int) -
         prompt_bytes=size.size_bytes,
         prompt_tokens=size.tokens,
         parts=0,
+        comes_with=terms.request_id,
     )
 
 

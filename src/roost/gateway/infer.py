@@ -37,7 +37,7 @@ from roost.gateway.asked import Twins, twins
 from roost.gateway.background import Background
 from roost.gateway.entry import Entry, Order, terms_of
 from roost.gateway.infer_outlet import InferOutlet
-from roost.gateway.parsing import fingerprint, measured, of_real_model
+from roost.gateway.parsing import Measured, fingerprint, measured, of_real_model
 from roost.gateway.speech import Speech
 
 if TYPE_CHECKING:
@@ -148,7 +148,9 @@ class Infer:
     ) -> tuple[Terms, ConversationKey, Session | None]:
         """Find out which conversation it is: the name says so, or a token does in its place."""
         fields, identity = call.exchange.fields, self._identity
-        terms = terms_of(call, said, asked.request.max_tokens)
+        # What was said before is not known yet: a key with limits has the new text reserved.
+        size = Measured(size_bytes=len(asked.text.encode()))
+        terms = terms_of(call, said, asked.request.max_tokens, size)
         # What is kept of a conversation, and moved with it, is its tenant's.
         terms = msgspec.structs.replace(terms, needs=asked.needs, shares_as=TenantId(""))
         session = identity.presented(terms, fields, said)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from roost.core.conversation import KeptConversation, SaidTurn
 from roost.core.pin import Pin
-from roost.core.request import ChatPrompt
 from roost.fleet import compacting
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ class Speech:
     @property
     def text(self) -> str:
         """What the client says in this turn."""
-        prompt = self.asked.request.prompt
-        assert isinstance(prompt, ChatPrompt), "this dialect knows nothing else"
-        return prompt.messages[-1].content
+        return self.asked.text
 
     @property
     def pin(self) -> Pin | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from roost.dialects.openai_errors import model_not_found
 from roost.errors import Failure
+from roost.fleet.allowances import not_allowed
 from roost.gateway.operations import ADMIN
 from roost.wire.messages import Order
 
@@ -50,10 +51,13 @@ class Staying:
 
     def unload(self, call: Call, model: ModelId) -> Failure | None:
         """Have a model go that is asked for nothing else; or say why not."""
-        if not any(offer.model == model for offer in self._mind.coordinator.models()):
-            return model_not_found(model)
+        if not self._mind.limiter.may_use(call.principal.account, model):
+            return not_allowed(model)
+        # Who may not unload anything learns nothing of what there is either.
         if not self.heeds(call):
             return NOT_YOURS
+        if not any(offer.model == model for offer in self._mind.coordinator.models()):
+            return model_not_found(model)
         self.apply(model, 0.0)
         return None
 
