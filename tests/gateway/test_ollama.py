@@ -237,6 +237,19 @@ async def test_a_wish_of_a_request_that_failed_is_not_carried_out() -> None:
         assert await ordered(node, 1) == [("unpin", 0.0, 60.0)]
 
 
+@pytest.mark.parametrize("state", ["absent", "loading"])
+async def test_a_wish_is_not_for_nodes_without_the_model(state: str) -> None:
+    """Who only tells of it hears nothing, and would keep it for ever the next time it is there."""
+    async with staged(authorise=lambda _: ADMIN) as stage:
+        node = await joined(stage, taking_orders(state=state))
+        asked = {**CHAT, "stream": False, "keep_alive": -1}
+        assert (await ask(stage.port, "POST", "/api/chat", asked)).status == 200
+        node.report(taking_orders())
+        asked["keep_alive"] = 60
+        assert (await ask(stage.port, "POST", "/api/chat", asked)).status == 200
+        assert await ordered(node, 1) == [("unpin", 0.0, 60.0)]
+
+
 async def test_a_chat_is_trimmed_where_that_is_asked_for(stage: Stage) -> None:
     """By `truncate`; nothing is left out of one that does not say it."""
     node = await joined(stage, status())

@@ -67,7 +67,9 @@ class Staying:
         self._told = {key: told for key, told in self._told.items() if key[0] in links}
         for node in self._mind.coordinator.fleet():
             link = links.get(node.id)
-            view = next((one for one in node.runtimes if one.model == model), None)
+            # A node tells of every model that was ever wanted there, loaded or not.
+            ready = (one for one in node.runtimes if one.state == "ready")
+            view = next((one for one in ready if one.model == model), None)
             if link is None or node.orders is None or view is None:
                 continue
             told = self._told.get((node.id, model))
