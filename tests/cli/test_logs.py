@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from roost.cli.main import run
 from roost.store.home import Home
+from roost.store.runtime_logs import file_name
 
 Capture = pytest.CaptureFixture[str]
 
@@ -40,6 +42,15 @@ def test_the_last_lines_of_a_models_log(home: Home, capsys: Capture) -> None:
     """By the model's own name, whatever its file is called; a terminal is not told what to do."""
     assert told(home, capsys, "org/m", "-n", "2") == (0, "two\n\ufffd[2Jthree\n", "")
     assert told(home, capsys, "org/m", "--node", "node-a", "-n", "1")[1] == "\ufffd[2Jthree\n"
+
+
+def test_what_counts_prompts_is_another_log(home: Home, capsys: Capture) -> None:
+    """A model's name shows what its runtime said, however new the other one is."""
+    other = home.logs / "node-a" / f"{file_name('vocabulary-org/m')}.log"
+    other.write_text("counted\n")
+    os.utime(other, (2**31, 2**31))
+    assert told(home, capsys, "org/m", "-n", "1")[1] == "\ufffd[2Jthree\n"
+    assert told(home, capsys, "vocabulary-org/m")[1] == "counted\n"
 
 
 def test_without_a_name_they_are_listed(home: Home, capsys: Capture) -> None:

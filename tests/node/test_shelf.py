@@ -21,6 +21,7 @@ from roost.store.home import Home
 from roost.store.inspection import digest
 from roost.store.paces import Paces
 from tests.node.tiny import TinyRuntime
+from tests.store.gguf_writer import tiny
 
 ODD = ModelId("../org/model:1")
 
@@ -286,6 +287,20 @@ async def test_a_runtime_starts_with_its_own_key_and_files() -> None:
     )
     assert settings.start_timeout_s == 9.0
     assert progress == [1.0]
+
+
+async def test_what_counts_has_a_log_of_its_own(tmp_path: Path) -> None:
+    """A model's runtime may run beside it, and two processes neither write nor rotate one log."""
+    backend, path = Recording("llama_server"), tmp_path / "m.gguf"
+    path.write_bytes(tiny())
+    manifest = msgspec.structs.replace(_manifest(ODD), path=str(path))
+    start = StartSettings(workdir="", log_path="", start_timeout_s=9.0)
+    settings = ShelfSettings(RuntimeOptions(), str(tmp_path), "/logs", start)
+    shelf = Shelf([manifest], Always(backend), settings)
+    await shelf.start(ODD, RuntimeId(f"{ODD}#1"), lambda _: None)
+    await shelf.start_counter(ODD)
+    logs = [asked.log_path for _key, _manifest, asked in backend.asked]
+    assert logs == ["/logs/_org_model_1.log", "/logs/vocabulary-.._org_model_1.log"]
 
 
 async def test_no_runtime_starts_on_a_file_that_is_another(tmp_path: Path) -> None:

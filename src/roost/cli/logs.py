@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Show the last lines that the runtime of a model on this machine has said, or follow it with -f; a
-runtime's id will do as well while its gateway runs. Without a name it lists the logs there are,
+runtime's id will do as well while its gateway runs. What counts prompts of a model that is not
+loaded has a log of its own, named vocabulary-MODEL. Without a name it lists the logs there are,
 newest first. roost's own log goes to standard error; a service's is kept by the journal.
 """
 LINES = 100

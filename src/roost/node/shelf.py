@@ -46,8 +46,9 @@ class ShelfSettings(msgspec.Struct, frozen=True):
     `options.ctx` 0 means the model's own context, which is also the most there is. `own_options`
     are those of single models, by name, where they differ.
     `folder` is a private directory under which every runtime gets one of its own. `log_folder` is
-    this node's alone and holds one log per model, whose size the backend bounds. `state_folder` is
-    as private as `folder` and gets what slots hold, where that is put aside; "" where it is not.
+    this node's alone and holds one log per model, and one of what counts its prompts; the backend
+    bounds their sizes. `state_folder` is as private as `folder` and gets what slots hold, where
+    that is put aside; "" where it is not.
     `vector_sizes` are believed before what a model says of itself, by model, "" for all.
     """
 
@@ -162,7 +163,9 @@ class Shelf:
         engine = Engine(step_budget_ms=0)
         options = msgspec.structs.replace(key.options, slots=1, engine=engine)
         key = msgspec.structs.replace(key, digest=f"vocabulary of {key.digest}", options=options)
-        settings = msgspec.structs.replace(settings, state_folder="")
+        # The model's own runtime may be writing its log, and what it says is not this one's.
+        log_path = f"{self._settings.log_folder}/{file_name(name)}{SUFFIX}"
+        settings = msgspec.structs.replace(settings, state_folder="", log_path=log_path)
         path = Path(f"{settings.workdir}.gguf")
         try:
             await asyncio.to_thread(write_vocabulary, Path(manifest.path), path)
