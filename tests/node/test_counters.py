@@ -16,6 +16,7 @@ from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, TextPrompt
 from roost.errors import RoostError, fail
 from roost.node.counters import Counters, weights_are_needed
+from roost.observe import logs
 from tests.conftest import until
 
 
@@ -29,6 +30,7 @@ class Small:
         self.states: States | None = None
         self.go = asyncio.Event()
         self.go.set()
+        self.stubborn: Exception | None = None
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Count, once it may."""
@@ -51,8 +53,10 @@ class Small:
         return Telemetry()
 
     async def stop(self, grace_s: float) -> None:
-        """End."""
+        """End, or say why not."""
         self.ended.set()
+        if self.stubborn is not None:
+            raise self.stubborn
 
 
 class Bench:
@@ -61,7 +65,7 @@ class Bench:
     def __init__(self, keep_s: float = 60.0) -> None:
         self.started: list[Small] = []
         self.broken = False
-        self.counters = Counters(self.launch, keep_s)
+        self.counters = Counters(self.launch, keep_s, logs.get())
 
     async def launch(self, model: ModelId) -> Runtime:
         """Start one, after a moment."""
@@ -129,6 +133,23 @@ async def test_they_are_let_go() -> None:
         await bench.count("a")
         await until(bench.started[0].died.is_set, what="it has ended")
         assert await bench.count("a b") == 2
+
+
+@pytest.mark.parametrize(
+    "stubborn", [fail("runtime_error", "A process cannot be killed."), OSError("odd")]
+)
+async def test_one_that_cannot_be_ended_is_nobody_elses_end(stubborn: Exception) -> None:
+    """It is given up, those after it are ended, and prompts are counted as before."""
+    async with running(keep_s=0.01) as bench:
+        for model in ("one", "two"):
+            await bench.count("a", model)
+            bench.started[-1].stubborn = stubborn
+        for one in list(bench.started):
+            await until(one.died.is_set, what="it was told to end")
+        assert await bench.count("a b", "one") == 2
+        await until(bench.started[-1].died.is_set, what="the next one is ended as well")
+        assert await bench.count("a b", "three") == 2
+        bench.started[-1].stubborn = stubborn
 
 
 async def test_callers_hear_of_their_mistakes_and_of_nothing_else() -> None:

@@ -130,7 +130,7 @@ def open_node(
     limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     loop.check_with(shelf.check)
-    loop.count_with(Counters(shelf.start_counter, settings.runtime_count_keep_s))
+    loop.count_with(Counters(shelf.start_counter, settings.runtime_count_keep_s, logs.get()))
     shelf.tell_with(loop.set_models)
     loop.describe_with(Describer(partial(_abouts, settings), time.monotonic, places.persistence))
     loop.salt_with(salted(stores.home))

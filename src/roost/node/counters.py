@@ -16,10 +16,12 @@ from roost.backends.base import Prepared, Runtime
 from roost.core.ids import ModelId
 from roost.errors import Fault, RoostError
 from roost.node import vectors
+from roost.node.cold import VOCABULARY
 from roost.node.refusals import DIED
 
 if TYPE_CHECKING:
     from roost.core.request import GenerateRequest
+    from roost.observe.logs import Log
 
 LaunchCounter: TypeAlias = Callable[[ModelId], Awaitable[Runtime]]
 """Starts what counts prompts of a model; raises `RoostError` where that cannot be."""
@@ -52,9 +54,10 @@ class Counters:
     So many are `waiting` for a place among them.
     """
 
-    def __init__(self, launch: LaunchCounter, keep_s: float) -> None:
+    def __init__(self, launch: LaunchCounter, keep_s: float, log: Log) -> None:
         self._launch = launch
         self._keep_s = keep_s
+        self._log = log
         self._counters: dict[ModelId, _Counter] = {}
         self._changed = asyncio.Condition()
         self._over: list[Runtime] = []
@@ -96,8 +99,21 @@ class Counters:
     async def _end_all(self) -> None:
         while self._over:
             # It stays on the list until it has ended: this may be cancelled meanwhile.
-            await self._over[0].stop(0.0)
+            await self._end(self._over[0])
             del self._over[0]
+
+    async def _end(self, runtime: Runtime) -> None:
+        """End a child; that one cannot be ended is not the node's end."""
+        facts = {"model": runtime.key.model, "runtime": VOCABULARY}
+        try:
+            await runtime.stop(0.0)
+        except RoostError as error:
+            self._log.warning("runtime_failed", **facts, reason=error.failure.reason)
+        except Exception as error:  # noqa: BLE001 - as a defect of any backend is taken
+            # Only its name: the text may quote what a client sent.
+            self._log.error("internal_error", where="unload", error=type(error).__name__)
+        else:
+            self._log.info("runtime_gone", **facts)
 
     @asynccontextmanager
     async def _counter(self, model: ModelId) -> AsyncIterator[Runtime]:

@@ -264,7 +264,7 @@ EVENTS: dict[str, str] = {
     "memory_pressure": "A memory of the node has more, or less, left; a warning where it fills.",
     "runtime_loading": "A runtime is being started.",
     "runtime_ready": "A runtime is ready.",
-    "runtime_failed": "A runtime could not be started.",
+    "runtime_failed": "A runtime could not be started, or not be ended.",
     "runtime_odd": "A runtime answers at another pace than it did, or grows; or does so no more.",
     "fleet_odd": "A node is passed over, or pasts are computed again; why; or so no more.",
     "runtime_gone": "A runtime has ended.",
