@@ -87,6 +87,10 @@ class Server:
         prompt = asked["messages"][-1]["content"] if chat else asked["prompt"]
         words = WORD.findall(prompt)
         most = asked.get("max_tokens") or 10**6
+        if asked.get("max_tokens") and len(words) + most > int(flag("--max-model-len", "1024")):
+            # As vLLM: what does not fit behind the prompt is refused, and what is not said fits.
+            writer.write(HEAD % b"400 Bad Request" + b"0\r\n\r\n")
+            return
         writer.write(HEAD % b"200 OK")
         for said in range(most):
             if said >= len(words) and not asked.get("ignore_eos"):

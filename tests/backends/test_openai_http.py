@@ -97,7 +97,7 @@ def test_what_is_no_answer_is_a_failure(data: bytes, what: str) -> None:
 def test_a_chat_is_written_as_the_dialect_wants_it() -> None:
     """What the client left open is left out; stop strings and the slot are not the server's."""
     sampling = Sampling(temperature=0.5, seed=7)
-    path, body = body_of("theirs", asked(sampling=sampling, stop=("x",)))
+    path, body = body_of("theirs", asked(sampling=sampling, stop=("x",)), 100)
     assert path == "/v1/chat/completions"
     assert body == {
         "model": "theirs",
@@ -115,10 +115,22 @@ def test_a_chat_is_written_as_the_dialect_wants_it() -> None:
 
 def test_a_text_is_written_as_the_dialect_wants_it() -> None:
     """Without a limit of the client's own the server's is the limit."""
-    path, body = body_of("theirs", asked(TextPrompt("Once"), None, ignore_eos=True))
+    path, body = body_of("theirs", asked(TextPrompt("Once"), None, ignore_eos=True), 100)
     assert path == "/v1/completions"
     assert (body["prompt"], body["ignore_eos"]) == ("Once", True)
-    assert "max_tokens" not in body
+    assert body["max_tokens"] is None
+
+
+@pytest.mark.parametrize(("wanted", "told"), [(99, 99), (100, None), (10**6, None), (None, None)])
+def test_a_limit_that_cannot_be_reached_is_the_servers(
+    wanted: int | None, told: int | None
+) -> None:
+    """Some refuse one that does not fit behind the prompt; for texts nothing said would be 16."""
+    _, text = body_of("theirs", asked(TextPrompt("Once"), wanted), 100)
+    assert text["max_tokens"] == told
+    _, chat = body_of("theirs", asked(CHAT, wanted), 100)
+    assert chat.get("max_tokens") == told
+    assert ("max_tokens" in chat) == (told is not None)
 
 
 CALL = Message("assistant", "", calls=(ToolCall("c", "f", "{}"),))

@@ -22,7 +22,7 @@ from tests.system.processes import Roost, fetch
 
 UNCLAIMED = {
     *("exact_token_count", "seed", "replay", "prefix_cache", "sessions", "state"),
-    *("logprobs", "logit_bias", "json_schema", "grammar", "embeddings"),
+    *("logprobs", "logit_bias", "json_schema", "grammar", "embeddings", "rerank"),
 }
 
 

@@ -99,7 +99,7 @@ class RemoteRuntime:
         self._check_alive()
         checks.check_request(request)
         checks.check_claimed(request, CAPABILITIES)
-        body_of(self._served.model, request)
+        body_of(self._served.model, request, self._served.ctx)
         return Prepared(request, (), checks.limit_of(request, 0, self._served.ctx))
 
     @asynccontextmanager

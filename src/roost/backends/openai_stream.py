@@ -46,7 +46,7 @@ class Stream:
     def __init__(self, served: Served, died: asyncio.Event, prepared: Prepared, slot: int) -> None:
         self._notice_s = served.notice_s
         self._died = died
-        self._path, body = body_of(served.model, prepared.request)
+        self._path, body = body_of(served.model, prepared.request, served.ctx)
         self._body = msgspec.json.encode(body)
         self._answer = Answer(slot, prepared.limit, prepared.request)
         self._exchange = Exchange(served.place)
@@ -100,8 +100,11 @@ class Stream:
         return Failure("runtime_error", f"The server could not complete the answer: {lost}.")
 
 
-def body_of(model: str, request: GenerateRequest) -> tuple[str, dict[str, object]]:
+def body_of(model: str, request: GenerateRequest, ctx: int) -> tuple[str, dict[str, object]]:
     """Write a request: where to, and what; raises `unsupported` for what the dialect cannot say.
+
+    A limit that no answer can reach is left to the server: some refuse one that does not fit
+    behind the prompt, whose length only they know.
 
     Stop strings are not in it: a server does not tell which one has ended an answer.
     """
@@ -112,14 +115,17 @@ def body_of(model: str, request: GenerateRequest) -> tuple[str, dict[str, object
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if request.max_tokens is not None:
+    open_ended = request.max_tokens is None or request.max_tokens >= ctx
+    if not open_ended:
         body["max_tokens"] = request.max_tokens
     if request.ignore_eos:
         body["ignore_eos"] = True
     sampling = request.sampling
     body |= {name: value for name in _PLAIN if (value := getattr(sampling, name)) is not None}
     if isinstance(request.prompt, TextPrompt):
-        return "/v1/completions", body | {"prompt": request.prompt.text}
+        # Left out, it would be 16 here: that is the dialect's own default for texts alone.
+        limit = {"max_tokens": None} if open_ended else {}
+        return "/v1/completions", body | {"prompt": request.prompt.text} | limit
     if not isinstance(request.prompt, ChatPrompt):
         raise fail("unsupported", "Token ids mean nothing to a server whose tokens nobody knows.")
     return "/v1/chat/completions", body | {"messages": _messages(request.prompt)}
