@@ -221,8 +221,33 @@ async def test_who_leaves_takes_the_work_along(stage: Stage) -> None:
     client.close()
     await until(lambda: bool(node.cancelled), what="the node is told")
     assert stage.gateway.mind.coordinator.statistics().leases == 1
+    counted = stage.gateway.metrics.value
+    assert counted("roost_tenant_tokens_total", "no_key") == 0, "it had not begun"
     node.release(node.opened[0].stream)
     await until(lambda: stage.gateway.mind.coordinator.statistics().leases == 0, what="free")
+
+
+@pytest.mark.parametrize("ending", ["leaves", "fails"])
+async def test_what_was_begun_on_is_paid_for(ending: str, stage: Stage) -> None:
+    """Whoever leaves, or is failed, in the middle has had the tokens of its texts worked on."""
+    node = await joined(stage)
+    node.on_open = None
+    client = await stage.client()
+    client.send("POST", PATH, {"model": VECTORS, "input": ["a", "b"]})
+    await until(lambda: bool(node.opened), what="it has come to the node")
+    stream = node.opened[0].stream
+    node.say(stream, Started(9, 0, 0), Vectors(2, packed([(1.0, 0.0)])))
+    if ending == "leaves":
+        (turn,) = stage.gateway.mind.turns.values()
+        await until(lambda: turn.started is not None, what="it has begun")
+        client.close()
+        await until(lambda: bool(node.cancelled), what="the node is told")
+    else:
+        node.say(stream, Failed(Failure("bad_request", "No.")))
+        assert (await client.reply()).status == 400
+    node.release(stream)
+    await until(lambda: not stage.gateway.mind.turns, what="it is over")
+    assert stage.gateway.metrics.value("roost_tenant_tokens_total", "no_key") == 9
 
 
 async def test_a_key_makes_it_once(stage: Stage) -> None:

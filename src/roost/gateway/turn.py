@@ -22,7 +22,7 @@ from roost.core.events import (
     StreamEvent,
     Usage,
 )
-from roost.core.request import Continuation
+from roost.core.request import Continuation, mode_for
 from roost.fleet.affinity import spoken
 from roost.fleet.relay_effects import Abandon, Grant, KeepAlive, RelayEffect, Seal, Send
 from roost.gateway.alarm import Alarm
@@ -262,7 +262,11 @@ class Turn:
                 else:
                     cached = event.cached_tokens
                     self.started, self.started_s = event, self._loop.time()
-                    self._spend(prompt_tokens=cached, cached_tokens=cached)
+                    # Vectors and scores tell nothing of how far they have got: once it is begun
+                    # on, all of their prompt counts.
+                    whole = mode_for(self.request.prompt) != "generate"
+                    done = event.prompt_tokens if whole else cached
+                    self._spend(prompt_tokens=done, cached_tokens=cached)
                 listener.started(self, event)
             case PrefillProgress() if not self._resumes:
                 self._spend(prompt_tokens=event.done)
