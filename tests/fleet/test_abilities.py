@@ -168,6 +168,19 @@ def test_few_models_are_named() -> None:
     assert refused(abilities, CHAT).endswith("can: `t0`, `t1`, `t2`, `t3`, `t4`.")
 
 
+def test_nobody_is_told_of_a_model_that_he_may_not_use() -> None:
+    """Each is told of his own, whoever was refused before him; and of none where he has none."""
+    abilities = Abilities()
+    abilities.on_report(ONE, report())
+    for number in range(9):
+        abilities.on_report(NodeId(f"n{number}"), report("chat", model=f"t{number}"))
+    for mine, told in (("t7", "Models here that can: `t7`."), ("m", "No model here can.")):
+        failure = abilities.judge(CHAT, mine.__eq__).failure
+        assert failure is not None
+        assert failure.message.endswith(told)
+    assert refused(abilities, CHAT).endswith("can: `t0`, `t1`, `t2`, `t3`, `t4`.")
+
+
 def test_texts_and_vectors_are_asked_of_different_models() -> None:
     """What a backend could do does not matter where its runtime is for something else."""
     abilities = Abilities()

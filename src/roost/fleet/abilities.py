@@ -7,6 +7,7 @@ may well be able to. What a model is for (its `mode`) every node says, or it kno
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from roost.core import vectors
@@ -102,13 +103,32 @@ class Verdict(NamedTuple):
 ANYBODY = Verdict()
 
 
+class _Lack(NamedTuple):
+    """What a model lacks, for which field; `able` are all that do not, by name."""
+
+    why: str
+    param: str
+    able: tuple[ModelId, ...]
+
+    def failure(self, may_use: Callable[[ModelId], bool]) -> Failure:
+        """Refuse, and name only what whoever asks may use."""
+        names = ", ".join(f"`{one}`" for one in [*filter(may_use, self.able)][:NAMED_MAX])
+        todo = f"Models here that can: {names}." if names else "No model here can."
+        return Failure("unsupported", f"{self.why} {todo}", self.param)
+
+
+def anybody_may(_model: ModelId) -> bool:
+    """Nobody is kept from any model."""
+    return True
+
+
 class Abilities:
     """Kept by the reports of nodes that are linked."""
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, dict[ModelId, _Ability]] = {}
         # Reports come every second and hardly ever say anything new of this.
-        self._judged: dict[tuple[ModelId, tuple[Need, ...]], Verdict] = {}
+        self._judged: dict[tuple[ModelId, tuple[Need, ...]], Verdict | _Lack] = {}
 
     def on_report(self, node: NodeId, status: NodeStatus) -> None:
         """A node has said what it has."""
@@ -124,8 +144,13 @@ class Abilities:
         if self._nodes.pop(node, None) is not None:
             self._judged.clear()
 
-    def judge(self, request: GenerateRequest) -> Verdict:
-        """Say whether somebody can do what is asked; of a model that nobody has others say more."""
+    def judge(
+        self, request: GenerateRequest, may_use: Callable[[ModelId], bool] = anybody_may
+    ) -> Verdict:
+        """Say whether somebody can do what is asked; of a model that nobody has others say more.
+
+        Of the models that can, a refusal names those that whoever asks `may_use`.
+        """
         needs = needs_of(request)
         asked = request.model, needs
         judged = self._judged.get(asked)
@@ -135,8 +160,10 @@ class Abilities:
                 # Not kept: the names that strangers may think of have no end.
                 return ANYBODY
             judged = self._judged[asked] = self._verdict(request.model, needs, having)
+        if isinstance(judged, _Lack):
+            return Verdict(judged.failure(may_use))
         prompt = request.prompt
-        if judged.failure is None and isinstance(prompt, EmbedPrompt) and prompt.dimensions:
+        if isinstance(prompt, EmbedPrompt) and prompt.dimensions:
             return self._sized(request.model, prompt.dimensions, judged)
         return judged
 
@@ -162,16 +189,16 @@ class Abilities:
 
     def _verdict(
         self, model: ModelId, needs: tuple[Need, ...], having: list[tuple[NodeId, _Ability]]
-    ) -> Verdict:
+    ) -> Verdict | _Lack:
         lacking = [(node, ability) for node, ability in having if ability.lacks(needs)]
         if len(lacking) < len(having):
             return Verdict(unfit=frozenset(node for node, _ in lacking))
         _, ability = lacking[0]
         claims = ability.claims or frozenset()
         missing = next((need for need in needs if need.capability not in claims), needs[0])
-        return Verdict(_refused(model, missing, ability, self._able(needs)))
+        return _lack(model, missing, ability, self._able(needs))
 
-    def _able(self, needs: tuple[Need, ...]) -> list[ModelId]:
+    def _able(self, needs: tuple[Need, ...]) -> tuple[ModelId, ...]:
         """List models of which all of that can be asked, by name."""
         found = {
             model
@@ -179,7 +206,7 @@ class Abilities:
             for model, ability in models.items()
             if ability.claims is not None and not ability.lacks(needs)
         }
-        return sorted(found)[:NAMED_MAX]
+        return tuple(sorted(found))
 
 
 def _ability(offer: ModelOffer, claims: frozenset[str] | None) -> _Ability:
@@ -188,7 +215,7 @@ def _ability(offer: ModelOffer, claims: frozenset[str] | None) -> _Ability:
     return _Ability(offer.backend, claims, offer.has_chat, offer.mode, offer.vector_sizes)
 
 
-def _refused(model: ModelId, need: Need, ability: _Ability, able: list[ModelId]) -> Failure:
+def _lack(model: ModelId, need: Need, ability: _Ability, able: tuple[ModelId, ...]) -> _Lack:
     param = need.param
     if ability.mode != need.mode:
         what = lack(ability.mode, need.mode)
@@ -197,9 +224,4 @@ def _refused(model: ModelId, need: Need, ability: _Ability, able: list[ModelId])
         why = f"The model `{model}` has no chat template: it can complete text, but it cannot chat."
     else:
         why = f"The model `{model}` runs on {ability.backend}, which does no {need.word}."
-    if able:
-        names = ", ".join(f"`{one}`" for one in able)
-        todo = f"Models here that can: {names}."
-    else:
-        todo = "No model here can."
-    return Failure("unsupported", f"{why} {todo}", param)
+    return _Lack(why, param, able)

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -111,7 +112,8 @@ class Mind:
     def admit(self, turn: Turn) -> None:
         """Have the coordinator decide about a turn that is expected."""
         turn.is_expected, turn.admitted_s = False, self.now_s
-        judged = self._abilities.judge(turn.request)
+        may_use = partial(self.limiter.may_use, turn.terms.account)
+        judged = self._abilities.judge(turn.request, may_use)
         if judged.failure is not None:
             turn.on_refused(judged.failure)
             return
