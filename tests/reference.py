@@ -50,6 +50,7 @@ _OBSERVED = """\
 Written by `make docs` from `src/roost/observe/names.py`.
 
 `GET /metrics` gives the metrics as Prometheus text; names that end in `_seconds` are histograms.
+Where keys exist, what has the label `tenant` is told to keys of the role admin alone.
 Logs go to stderr: human lines on a terminal, JSON otherwise (`--log-format`, `--log-level`).
 Prompts, completions and keys are in neither.
 

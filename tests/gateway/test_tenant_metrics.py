@@ -6,11 +6,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from roost.core.allowance import Account, Allowance
+from roost.core.ids import TenantId
+from roost.errors import Failure
+from roost.gateway.front.access import Fields, Principal, presented_key
 from roost.gateway.tenant_metrics import TenantMetrics
 from roost.observe.metrics import Metrics
 from tests.conftest import until
 from tests.gateway.conftest import Stage, ask, staged
 from tests.gateway.test_fleet_gateway import STREAM
+
+ONE_A_MINUTE = Allowance(requests_per_minute=1)
 
 
 def shown(text: str) -> set[str]:
@@ -60,3 +66,33 @@ async def test_a_gateway_tells_who_waits_and_who_runs(stage: Stage) -> None:
     assert 'roost_nodes{state="alive"} 1.0' in text
     assert 'roost_nodes{state="stale"} 0.0' in text
     assert "roost_running 1.0" in text
+
+
+async def test_only_operators_learn_of_tenants() -> None:
+    """Another key reads every figure that is nobody's."""
+
+    def authorise(fields: Fields) -> Principal | Failure:
+        name = (presented_key(fields) or b"").decode()
+        role = "admin" if name == "boss" else "user"
+        return Principal(TenantId(name), role, account=Account(name, name, ONE_A_MINUTE))
+
+    async with staged(authorise=authorise) as stage:
+        node = stage.add_node()
+        node.on_open = lambda opened: node.answer(opened, "hi")
+        await stage.ready()
+        path, live = "/v1/chat/completions", stage.gateway.mind.turns
+        for status in (200, 429):
+            reply = await ask(stage.port, "POST", path, STREAM, authorization="Bearer ann")
+            assert reply.status == status
+            await until(lambda: not live, what="it is over")
+        told = {}
+        for key in ("boss", "bob", "ann"):
+            reply = await ask(stage.port, "GET", "/metrics", authorization=f"Bearer {key}")
+            told[key] = reply.body.decode()
+        for name in ("roost_tenant_requests_total", "roost_tenant_tokens_total"):
+            assert f'{name}{{tenant="ann"}}' in told["boss"]
+        assert 'roost_limited_total{limit="requests",tenant="ann"} 1.0' in told["boss"]
+        for key in ("bob", "ann"):
+            assert "tenant" not in told[key]
+            assert "ann" not in told[key]
+            assert 'roost_nodes{state="alive"} 1.0' in told[key]

@@ -12,6 +12,7 @@ from roost.dialects.openai_models import model_body, models_body
 from roost.errors import Failure
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.node_gauges import NodeGauges
+from roost.gateway.operations import sees_tenants
 from roost.gateway.tenant_metrics import TenantMetrics
 from roost.gateway.worker_metrics import WorkerMetrics
 from roost.observe.metrics import CONTENT_TYPE
@@ -63,10 +64,11 @@ class Admin:
         )
 
     def metrics(self, call: Call) -> None:
-        """GET /metrics: Prometheus text; gauges are read from the coordinator now."""
+        """GET /metrics: Prometheus text, of tenants for operators alone; gauges are read now."""
         self.refresh()
         headers = [(b"content-type", CONTENT_TYPE.encode())]
-        call.exchange.reply(200, headers, self._mind.metrics.render())
+        text = self._mind.metrics.render(tenants=sees_tenants(call))
+        call.exchange.reply(200, headers, text)
 
     def refresh(self) -> None:
         """Copy the coordinator's gauges and counters into the metrics, and how full streams are."""

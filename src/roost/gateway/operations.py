@@ -121,6 +121,11 @@ class Operations:
         return receipt
 
 
+def sees_tenants(call: Call) -> bool:
+    """Whether a caller may learn who else there is: an operator, or where nobody needs a key."""
+    return call.role == ADMIN or call.principal.tenant is None
+
+
 def change_node(
     call: Call, view: Callable[[str], NodeView | None], park: Callable[[str, str], None], log: Log
 ) -> None:

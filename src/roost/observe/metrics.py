@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
@@ -20,6 +20,8 @@ SERIES_MAX = 512
 """So many series of one name at most: names of nodes, models and tenants come from outside."""
 
 OTHER = "other"
+TENANT = "tenant"
+"""The label that says whose a figure is."""
 
 Family: TypeAlias = "Counter | Gauge | Histogram"
 
@@ -58,16 +60,19 @@ class _Collected:
         yield family
 
 
-def _build(metric: Metric, registry: CollectorRegistry) -> Family:
+def _build(metric: Metric, registries: Sequence[CollectorRegistry]) -> Family:
     name, meaning, labels = metric.name, metric.meaning, metric.labels
-    if metric.shape == "counter":
-        return Counter(name, meaning, labels, registry=registry)
-    if metric.shape == "gauge":
-        return Gauge(name, meaning, labels, registry=registry)
+    if metric.shape != "histogram":
+        make = Counter if metric.shape == "counter" else Gauge
+        family = make(name, meaning, labels, registry=None)
+        for registry in registries:
+            registry.register(family)
+        return family
     histogram = Histogram(metric.bounds)
     if not labels:
         histogram.labels()
-    registry.register(_Collected(metric, histogram))
+    for registry in registries:
+        registry.register(_Collected(metric, histogram))
     return histogram
 
 
@@ -76,7 +81,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._families = {metric.name: _build(metric, self._registry) for metric in METRICS}
+        # What names no tenant stands in another registry as well, for those who may know of none.
+        self._open = CollectorRegistry()
+        self._families = {metric.name: self._family(metric) for metric in METRICS}
         # A labelled series is looked up on every event of every stream: remember what it was.
         self._series: dict[tuple[str, ...], Instrument] = {}
         self._counts: Tally[str] = Tally()
@@ -106,9 +113,13 @@ class Metrics:
         self._counts[name] -= 1
         self._families[name].remove(*labels)
 
-    def render(self) -> bytes:
-        """Return the exposition text of everything counted so far."""
-        return generate_latest(self._registry)
+    def render(self, *, tenants: bool = True) -> bytes:
+        """Return the exposition text of what was counted so far, with or without tenants' names."""
+        return generate_latest(self._registry if tenants else self._open)
+
+    def _family(self, metric: Metric) -> Family:
+        both = (self._registry, self._open)
+        return _build(metric, (self._registry,) if TENANT in metric.labels else both)
 
     def value(self, name: str, *labels: str) -> float:
         """Return a counter's or gauge's current value, 0.0 where nothing was counted; for tests."""

@@ -18,7 +18,7 @@ from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.front.server import Front, open_front
 from roost.gateway.limiter import Limiter, LimiterSettings
-from roost.gateway.operations import DRAIN, change_node
+from roost.gateway.operations import DRAIN, change_node, sees_tenants
 from roost.gateway.pages import HOME, Pages, WebFile, read_web
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
@@ -184,7 +184,7 @@ class UpstreamGateway:
             self.metrics("roost_upstream_healthy", server.server).set(healthy)
             self.metrics("roost_upstream_stalled", server.server).set(server.stalled)
         headers = [(b"content-type", CONTENT_TYPE.encode())]
-        call.exchange.reply(200, headers, self.metrics.render())
+        call.exchange.reply(200, headers, self.metrics.render(tenants=sees_tenants(call)))
 
     def _report(self) -> None:
         view = self.pool.statistics()
