@@ -137,6 +137,25 @@ async def test_vectors_fail_as_answers_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+async def test_vectors_that_were_left_hold_nobody_up(tmp_path: Path) -> None:
+    """Minutes of work that nobody waits for are passed over, and texts are read meanwhile."""
+    subject = toy(tmp_path, prefill_ms=50.0)
+    options = msgspec.structs.replace(subject.key.options, mode="embed")
+    key = msgspec.structs.replace(subject.key, options=options)
+    async with started(Subject(subject.backend, key, subject.manifest, subject.settings)) as one:
+        (tokens,) = await one.tokenize(["one"])
+        left = [asyncio.create_task(one.embed([tokens])) for _ in range(1500)]
+        # Asked behind all of them.
+        assert await one.tokenize(["one"]) == (tokens,)
+        for asked in left:
+            asked.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        async with asyncio.timeout(20.0):
+            assert len((await one.embed([tokens]))[0]) == 16
+        assert not one.died.is_set()
+
+
+@pytest.mark.slow
 async def test_a_stuck_call_is_ended_and_nobody_else_is(
     tmp_path: Path, eventually: Eventually
 ) -> None:

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from roost.backends.base import Prepared
 from roost.backends.host_answer import Answer
+from roost.backends.host_child import Questions
 from roost.backends.host_engine import Running
 from roost.backends.host_frames import (
     LENGTH,
     LINES,
     Began,
     Cancel,
+    Embed,
     Filled,
     Flow,
     Lines,
@@ -257,3 +259,15 @@ def test_packed_words_can_be_read() -> None:
     """A frame is its length and a word."""
     (frame,) = Splitter().push(pack(Said(7, 5, b"x")))
     assert DECODER.decode(frame) == Said(7, 5, b"x")
+
+
+def test_questions_have_their_turn_unless_they_were_left() -> None:
+    """In their order; a number that is over or was never there is no mistake."""
+    questions = Questions()
+    for number in range(4):
+        questions.put(Embed(number, ((1,),)))
+    assert questions.take().ask == 0
+    for left in (0, 1, 3, 9):
+        questions.cancel(left)
+    questions.put(Embed(4, ((1,),)))
+    assert [questions.take().ask for _ in range(2)] == [2, 4]

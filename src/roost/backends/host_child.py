@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import queue
 import resource
 import socket
 import sys
@@ -25,6 +24,7 @@ from roost.backends.host_engine import CannotLoad, Engine, Loader, VectorEngine
 from roost.backends.host_frames import (
     VERSION,
     Broken,
+    Cancel,
     Embed,
     Embedded,
     Hello,
@@ -38,7 +38,7 @@ from roost.backends.host_frames import (
     Word,
     pack,
 )
-from roost.backends.host_rounds import INBOX_MAX, Rounds
+from roost.backends.host_rounds import Rounds
 
 READ_BYTES = 256 * 1024
 DEFECT = 70
@@ -66,6 +66,36 @@ class Wire:
         while data := self._connection.recv(READ_BYTES):
             for frame in splitter.push(data):
                 yield decoder.decode(frame)
+
+
+class Questions:
+    """Questions for vectors in the order in which they came, between two threads.
+
+    Leaving one never waits: a reader that did would not get to the cancel that makes room. There
+    are no more than the node has asked and not left.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Embed] = {}
+        self._changed = threading.Condition()
+
+    def put(self, ask: Embed) -> None:
+        """Leave a question."""
+        with self._changed:
+            self._waiting[ask.ask] = ask
+            self._changed.notify()
+
+    def cancel(self, number: int) -> None:
+        """Nobody waits for this answer any more; one that has had its turn is no mistake."""
+        with self._changed:
+            self._waiting.pop(number, None)
+
+    def take(self) -> Embed:
+        """Wait for the next one."""
+        with self._changed:
+            while not self._waiting:
+                self._changed.wait()
+            return self._waiting.pop(next(iter(self._waiting)))
 
 
 def tokenized(engine: Engine | VectorEngine, ask: Tokenize) -> Word:
@@ -130,18 +160,20 @@ def serve(connection: socket.socket, load: Loader) -> None:
 
 def _serve_vectors(engine: VectorEngine, orders: Iterator[Order], wire: Wire) -> None:
     """Make vectors in one thread, a batch at a time, while another one reads and tokenises."""
-    inbox: queue.Queue[Embed] = queue.Queue(INBOX_MAX)
+    questions = Questions()
 
     def forever() -> None:
         while True:
-            wire.say(embedded(engine, inbox.get()))
+            wire.say(embedded(engine, questions.take()))
 
     threading.Thread(target=_work, args=(forever,), daemon=True).start()
     for order in orders:
         if isinstance(order, Tokenize):
             wire.say(tokenized(engine, order))
         elif isinstance(order, Embed):
-            inbox.put(order)
+            questions.put(order)
+        elif isinstance(order, Cancel):
+            questions.cancel(order.run)
 
 
 def _work(forever: Callable[[], None]) -> None:

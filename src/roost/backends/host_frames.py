@@ -12,7 +12,7 @@ wrote it, and the end of the conversation.
     Loaded | Broken           →
                               ←    Tokenize
     Tokenized | Refused       →
-                              ←    Embed
+                              ←    Embed Cancel?
     Embedded | Refused        →
                               ←    Run
     Began Filled* Said*       →
@@ -20,7 +20,8 @@ wrote it, and the end of the conversation.
     Over                      →
 
 Every `Run` is answered by exactly one `Over`, after which its slot is free; every `Tokenize` by
-`Tokenized` or `Refused`, and every `Embed` by `Embedded` or `Refused`. A model that was loaded to
+`Tokenized` or `Refused`, and every `Embed` by `Embedded` or `Refused`, or not at all
+where it was cancelled. Runs and questions are numbered in one series. A model that was loaded to
 make vectors is given no `Run`, and one that was not no `Embed`.
 """
 
@@ -107,7 +108,10 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """Stop this run after the step that is being computed; unknown numbers are no mistake."""
+    """Stop this run after the step that is being computed; unknown numbers are no mistake.
+
+    The number may be that of an `Embed`, which is passed over where its turn has not come yet.
+    """
 
     run: int
 

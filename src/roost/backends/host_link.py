@@ -242,7 +242,8 @@ class HostLink(asyncio.Protocol):
     async def embed(self, batch: tuple[tuple[int, ...], ...]) -> Embedded:
         """Ask for vectors; raises `runtime_died` and `runtime_error`.
 
-        It waits for as long as the child lives: how long that may take is the node's to know.
+        It waits for as long as the child lives: how long that may take is the node's to know. One
+        that is cancelled before its turn costs the child nothing.
         """
         told = await self._told(Embed(0, batch))
         if isinstance(told, Refused):
@@ -260,6 +261,8 @@ class HostLink(asyncio.Protocol):
             return await future
         finally:
             del self._asked[number]
+            if isinstance(ask, Embed) and future.cancelled():
+                self.send(Cancel(number))
 
     def _astray(self) -> RoostError:
         """One question was answered by the answer to another kind: nothing it says is believed."""
