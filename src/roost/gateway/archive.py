@@ -102,14 +102,15 @@ class Archive:
             done()
             return
         began_s = self._loop.time()
-        patience = self._loop.call_later(self._settings.commit_wait_s, done)
+        until_s = began_s + self._settings.commit_wait_s
+        patience = self._loop.call_at(until_s, done)
 
         def told(result: object) -> None:
             self._metrics("roost_transcript_commit_seconds").observe(self._loop.time() - began_s)
             if isinstance(result, Failure):
                 self._metrics("roost_transcripts_lost_total").inc()
                 self._log.error("transcript_lost", reason=result.message)
-            if self._loop.time() < patience.when():
+            if self._loop.time() < until_s:
                 patience.cancel()
                 done()
 

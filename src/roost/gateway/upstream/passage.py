@@ -129,10 +129,12 @@ class Passage:
         self._longest_s = 0.0
         self._timeout_s = timeout_s
         self._deadline: asyncio.TimerHandle | None = None
+        self._deadline_s = 0.0
         if timeout_s is not None:
             # Not left to the tick, whose step is many times the shortest limit.
             loop = asyncio.get_running_loop()
-            self._deadline = loop.call_at(self._arrived_s + timeout_s, self._on_deadline)
+            self._deadline_s = self._arrived_s + timeout_s
+            self._deadline = loop.call_at(self._deadline_s, self._on_deadline)
         self.over = False
         call.exchange.watcher = self
 
@@ -205,7 +207,7 @@ class Passage:
         """Tell the server how long its answer is of use, so that it stops by itself."""
         if self._deadline is None:
             return b""
-        return b"%b: %d\r\n" % (TIMEOUT_HEADER, left_ms(self._deadline.when(), self._office.now()))
+        return b"%b: %d\r\n" % (TIMEOUT_HEADER, left_ms(self._deadline_s, self._office.now()))
 
     # What the server says.
 
