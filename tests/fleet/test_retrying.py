@@ -17,6 +17,7 @@ ELSEWHERE = {
     "bad_tool_call",
     "load_failed",
     "node_lost",
+    "out_of_memory",
     "runtime_died",
     "runtime_error",
     "upstream_error",
