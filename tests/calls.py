@@ -12,6 +12,12 @@ SLEEPERS = {"tests/conftest.py", "tests/system/processes.py"}
 # May start a task by hand: each keeps it, and ends it on close.
 TASK_OWNERS = {"src/roost/gateway/tasks.py", "src/roost/backends/render.py"}
 
+# Come with an extra that neither roost nor its developer tools bring along.
+ENGINES = {
+    *("accelerate", "gguf", "mlx", "mlx_lm", "numpy", "onnx", "onnx_ir", "onnxruntime_genai"),
+    *("safetensors", "tokenizers", "torch", "transformers", "vllm"),
+}
+
 
 def _called(call: ast.Call) -> str:
     """Spell what is called: `Queue[int]()` is `Queue`, `loop().stop()` is `loop.stop`."""
@@ -82,3 +88,12 @@ def imports_safe(source: Source) -> Iterator[str]:
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         for name in {"pickle", "marshal", "shelve", "dill"}.intersection(names):
             yield f"{name} runs what it loads: use msgspec"
+
+
+def imports_light(source: Source) -> Iterator[str]:
+    """Refuse engines at the top of a module: whoever has none could not even collect the tests."""
+    for node in source.tree.body:
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in ENGINES.intersection(part.partition(".")[0] for part in names):
+            yield f"line {node.lineno}: {name} is there only with an extra: import it where it runs"

@@ -18,7 +18,7 @@ from statistics import median
 
 import pytest
 
-from tests.calls import calls_allowed, imports_safe
+from tests.calls import calls_allowed, imports_light, imports_safe
 from tests.source import ROOT, Function, Source, dotted, parse, shipped, sources
 
 Check = Callable[[Source], Iterable[str]]
@@ -209,6 +209,7 @@ CHECKS: tuple[Check, ...] = (
     well_named,
     calls_allowed,
     imports_safe,
+    imports_light,
     signatures_typed,
     at_home_anywhere,
 )
@@ -317,6 +318,8 @@ BAD: tuple[tuple[Check, str, str], ...] = (
     (calls_allowed, '"""DECIDER: x."""\ndatetime.datetime.now()\n', "take `now`"),
     (imports_safe, "import pickle\n", "use msgspec"),
     (imports_safe, "from marshal import loads\n", "use msgspec"),
+    (imports_light, "import numpy as np\n", "only with an extra"),
+    (imports_light, "from torch.nn import Module\n", "only with an extra"),
     (signatures_typed, "def f(a: dict[str, Any]): ...\n", "has Any"),
     (signatures_typed, "def f() -> typing.Any: ...\n", "has Any"),
     (at_home_anywhere, "x = '/" + "root/x'\n", "one machine"),

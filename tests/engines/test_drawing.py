@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.backends.drawing import Defaults, Draw, defaults_of
 from roost.core.request import Sampling
+
+if TYPE_CHECKING:
+    import numpy as np
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=40)
@@ -23,12 +26,19 @@ def raw(token: int) -> bytes:
     return b"%d" % token
 
 
+def array_of(logits: list[float]) -> np.ndarray:
+    """Give logits as a library would."""
+    import numpy as np
+
+    return np.array(logits, dtype=np.float32)
+
+
 def draws(
     logits: list[float], sampling: Sampling, count: int, said: tuple[int, ...] = ()
 ) -> list[int]:
     """Draw so many tokens out of the same logits."""
     draw = Draw(sampling, Defaults(), said, None)
-    array = np.array(logits, dtype=np.float32)
+    array = array_of(logits)
     return [draw.next(array, (), raw)[0] for _ in range(count)]
 
 
@@ -100,7 +110,7 @@ def test_penalties_and_biases_count() -> None:
 
 def test_logits_are_left_as_they_are() -> None:
     """A library may hand out its own memory."""
-    array = np.array([1.0, 2.0, 3.0], dtype=np.float32)
+    array = array_of([1.0, 2.0, 3.0])
     array.flags.writeable = False
     sampling = Sampling(temperature=0.0, presence_penalty=1.0, logit_bias=((1, 1.0),))
     assert Draw(sampling, Defaults(), (2,), 1).next(array, (2,), raw)[0] == 1
@@ -110,7 +120,7 @@ def test_logits_are_left_as_they_are() -> None:
 def test_log_probabilities_are_those_of_the_model(logits: list[float], top: int) -> None:
     """Of the model, not of the draw; the likeliest first, and together no more than all."""
     draw = Draw(Sampling(temperature=0.3, seed=1), Defaults(), (), top)
-    token, choice = draw.next(np.array(logits, dtype=np.float32), (), raw)
+    token, choice = draw.next(array_of(logits), (), raw)
     assert choice is not None
     whole = math.log(sum(math.exp(one) for one in logits))
     assert choice.chosen.raw == raw(token)
