@@ -23,15 +23,15 @@ from pathlib import Path
 import msgspec
 
 from roost import __version__
-from roost.backends.omlx import Omlx
+from roost.backends.openai.omlx import Omlx
+from roost.backends.openai.vllm import Vllm
 from roost.backends.registry import make
-from roost.backends.vllm import Vllm
 from roost.core.conformance import CaseRun, SuiteRun, read_runs
 from roost.core.engine import Engine
 from roost.core.ids import ModelId
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from roost.testing.conformance import Result, Subject, examine, table
 from tests.backends.subjects import (
     COUNTS,

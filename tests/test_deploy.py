@@ -12,8 +12,9 @@ from typing import cast
 import pytest
 import yaml
 
-from roost.cli import gateway, health, node, options, pull
+from roost.cli import options
 from roost.cli.main import VERBS
+from roost.cli.verbs import gateway, health, node, pull
 from roost.config import TABLE
 from tests.source import ROOT
 

@@ -130,8 +130,24 @@ def test_the_tests_of_the_law_exist() -> None:
 def test_a_rooms_own_document_names_all_its_modules(path: Path) -> None:
     """The table has a line for every module of the room, and none for modules that are gone."""
     rows = re.findall(r"^\| (`.+?) \|", path.read_text("utf-8"), re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == {file.stem for file in path.parent.glob("*.py")} - {"__init__"}
+    named = {name for row in rows for name in re.findall(r"`([\w/]+)`", row)}
+    files = (file for file in path.parent.rglob("*.py") if file.stem != "__init__")
+    there = {file.relative_to(path.parent).with_suffix("").as_posix() for file in files}
+    assert named == there
+
+
+def test_the_parts_of_rooms_are_named_with_what_they_say_of_themselves() -> None:
+    """The table of parts has a row for every package within a room, in that package's words."""
+    packages = sorted((ROOT / "src/roost").glob("*/*/__init__.py"))
+    parts = {file.parent.relative_to(ROOT / "src/roost").as_posix(): file for file in packages}
+    rows = dict(re.findall(r"^\| `(\w+/\w+)` \| (.+) \|$", read("ARCHITECTURE.md"), re.MULTILINE))
+    assert rows.keys() == parts.keys()
+    other = {
+        part: rows[part]
+        for part, file in parts.items()
+        if f": {rows[part]}." not in file.read_text()
+    }
+    assert other == {}
 
 
 @pytest.mark.parametrize("path", documents())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 
@@ -24,6 +25,7 @@ from tests.source import ROOT, Function, Source, dotted, parse, shipped, sources
 Check = Callable[[Source], Iterable[str]]
 
 FUNCTION_LINES, FILE_LINES, COLUMNS, PARAMETERS = 70, 450, 100, 6
+FOLDER_MODULES = 40
 NESTING, NESTING_WITH_SCOPES = 3, 4
 BLOB_BYTES = 512 * 1024
 NO_ROOM = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc"}
@@ -272,6 +274,24 @@ def test_rooms_have_small_functions() -> None:
 def test_no_module_is_dead() -> None:
     """Every module is imported, named or an entry point."""
     _assert_none(dead_modules(shipped()))
+
+
+def crowded(modules: Iterable[Source]) -> Iterator[str]:
+    """Find folders in which nobody sees any more what belongs together."""
+    counted = Counter(source.path.rpartition("/")[0] for source in modules)
+    for folder, modules_there in counted.items():
+        if modules_there > FOLDER_MODULES:
+            yield f"{folder} has {modules_there} modules: find the parts that it consists of"
+
+
+def test_no_folder_is_crowded() -> None:
+    """A room that grows gets parts before it becomes a list."""
+    _assert_none(crowded(shipped()))
+    many = [parse("", f"src/roost/fleet/m{n}.py") for n in range(FOLDER_MODULES + 1)]
+    assert list(crowded(many)) == [
+        "src/roost/fleet has 41 modules: find the parts that it consists of"
+    ]
+    assert list(crowded(many[:-1])) == []
 
 
 def test_every_tracked_file_is_small_and_at_home() -> None:

@@ -11,8 +11,8 @@ import sys
 import msgspec
 import xllamacpp
 
-from roost.backends.llama_argv import Launch
-from roost.backends.llama_child import params_of
+from roost.backends.llama.argv import Launch
+from roost.backends.llama.child import params_of
 
 TALKATIVE = 5
 

@@ -12,15 +12,15 @@ import msgspec
 import psutil
 
 from roost.backends.base import Backend, Runtime, StartSettings
-from roost.backends.command import Command
-from roost.backends.command_once import CommandOnce
-from roost.backends.host import Hosted
-from roost.backends.host_runtime import HostedRuntime
-from roost.backends.llama_runtime import LlamaRuntime
-from roost.backends.llama_server import LlamaServer
-from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
-from roost.backends.served import ServedRuntime
-from roost.backends.toy import LIBRARY
+from roost.backends.hosted.host import Hosted
+from roost.backends.hosted.runtime import HostedRuntime
+from roost.backends.libraries.toy import LIBRARY
+from roost.backends.llama.runtime import LlamaRuntime
+from roost.backends.llama.server import LlamaServer
+from roost.backends.openai.served import ServedRuntime
+from roost.backends.programs.command import Command
+from roost.backends.programs.command_once import CommandOnce
+from roost.backends.scripted.backend import Script, ScriptedBackend, ScriptedRuntime
 from roost.core.ids import ModelId
 from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions

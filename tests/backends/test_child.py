@@ -13,14 +13,14 @@ import msgspec
 import psutil
 import pytest
 
-from roost.backends.child import STDIN_MAX_BYTES, Child, Program, start
+from roost.backends.processes.child import STDIN_MAX_BYTES, Child, Program, start
 from roost.errors import RoostError
 from tests.children import runs, seen
 from tests.conftest import Eventually
 
 PARENT = """
 import asyncio, sys
-from roost.backends.child import Program, start
+from roost.backends.processes.child import Program, start
 async def main():
     child = await start(Program((sys.executable, "-c", sys.argv[1]), sys.argv[2]))
     print(child.pid, flush=True)

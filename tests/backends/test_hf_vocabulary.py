@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roost.backends.hf_vocabulary import Tokenizer, token_bytes
+from roost.backends.hosted.hf_vocabulary import Tokenizer, token_bytes
 
 
 def described(decoder: object, *added: dict[str, object]) -> Tokenizer:

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.backends.host import Hosted
-from roost.backends.toy import LIBRARY
+from roost.backends.hosted.host import Hosted
+from roost.backends.libraries.toy import LIBRARY
 from roost.core.request import GenerateRequest, Sampling, TextPrompt
 from roost.errors import RoostError
 from roost.gateway.loop import run
@@ -62,7 +62,7 @@ async def test_what_the_library_says_of_a_model_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_an_adapter_that_cannot_be_imported_fails_the_load(tmp_path: Path) -> None:
     """A defect before the first word is told as such, and its traceback is in the log alone."""
-    broken = msgspec.structs.replace(LIBRARY, loader="roost.backends.toy_engine:nothing")
+    broken = msgspec.structs.replace(LIBRARY, loader="roost.backends.libraries.toy_engine:nothing")
     message = await load_failure(toy(tmp_path), Hosted(broken))
     assert message.endswith("it ended unexpectedly (status 70).")
     assert "AttributeError" in (tmp_path / "runtime.log").read_text()

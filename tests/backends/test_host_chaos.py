@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from roost.backends.base import SlotUse
-from roost.backends.host_runtime import HostedRuntime
+from roost.backends.hosted.runtime import HostedRuntime
 from roost.core.events import Delta, Failed, StreamEvent
 from roost.core.ids import ModelId
 from roost.core.model import Manifest

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.backends.base import Prepared
-from roost.backends.host_answer import Answer
-from roost.backends.host_child import Questions
-from roost.backends.host_engine import Running
-from roost.backends.host_frames import (
+from roost.backends.hosted.answer import Answer
+from roost.backends.hosted.child import Questions
+from roost.backends.hosted.engine import Running
+from roost.backends.hosted.frames import (
     LENGTH,
     LINES,
     Began,
@@ -33,7 +33,7 @@ from roost.backends.host_frames import (
     Work,
     pack,
 )
-from roost.backends.host_rounds import Rounds
+from roost.backends.hosted.rounds import Rounds
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, Usage
 from roost.core.ids import ModelId
 from roost.core.request import GenerateRequest, TextPrompt

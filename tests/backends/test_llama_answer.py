@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from roost.backends.llama_answer import LOGPROB_MIN, Answer
+from roost.backends.llama.answer import LOGPROB_MIN, Answer
 from roost.core.events import (
     Delta,
     Failed,

@@ -7,8 +7,8 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from roost.backends.llama_argv import Launch, arguments
-from roost.backends.llama_options import flags_in
+from roost.backends.llama.argv import Launch, arguments
+from roost.backends.llama.options import flags_in
 from roost.errors import RoostError
 
 LAUNCH = Launch("m.gguf", "secret", "key.txt", ctx=1000, slots=3, batch=128, socket="s.sock")

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.backends.llama_argv import Launch, arguments
-from roost.backends.llama_runtime import LlamaRuntime
-from roost.backends.llama_server import LlamaServer
+from roost.backends.llama.argv import Launch, arguments
+from roost.backends.llama.runtime import LlamaRuntime
+from roost.backends.llama.server import LlamaServer
 from roost.core.engine import Engine
 from roost.errors import RoostError
 from tests.backends.subjects import FAKE, fake_manifest, key_of, settings_in

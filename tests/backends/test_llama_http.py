@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from roost.backends import llama_http
-from roost.backends.llama_http import Exchange, Lost, Place
+from roost.backends.llama import http as llama_http
+from roost.backends.llama.http import Exchange, Lost, Place
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.backends.llama_argv import Launch
+from roost.backends.llama.argv import Launch
 from roost.core.footprint import footprint_of
 from roost.core.kv import CacheType, KvPlan, cost_of
 from roost.core.model import Manifest

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.backends.llama_options import engine_arguments
-from roost.backends.llama_server import LlamaServer
+from roost.backends.llama.options import engine_arguments
+from roost.backends.llama.server import LlamaServer
 from roost.core.engine import Engine, ExtraFile
 from roost.errors import RoostError
 from tests.backends.subjects import FAKE, fake_manifest, key_of, settings_in

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.backends.llama_pace import STEP_MIN, step_for
-from roost.backends.llama_runtime import LlamaRuntime
-from roost.backends.llama_server import LlamaServer
+from roost.backends.llama.pace import STEP_MIN, step_for
+from roost.backends.llama.runtime import LlamaRuntime
+from roost.backends.llama.server import LlamaServer
 from roost.core.engine import Engine
 from roost.core.model import RuntimeKey
 from tests.backends.subjects import FAKE, fake_manifest, key_of, settings_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from roost.backends.llama_places import Ports
+from roost.backends.llama.places import Ports
 
 
 def _is_free(kind: socket.SocketKind, port: int) -> bool:

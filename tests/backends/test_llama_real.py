@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from roost.backends.base import SlotUse
-from roost.backends.llama_runtime import LlamaRuntime
-from roost.backends.llama_server import LlamaServer
+from roost.backends.llama.runtime import LlamaRuntime
+from roost.backends.llama.server import LlamaServer
 from roost.core.engine import Engine, ExtraFile
 from roost.core.events import Delta, Finished, Started
 from roost.core.kv import KvPlan, cost_of

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from roost.backends.base import Prepared, SlotUse, StartSettings
-from roost.backends.llama_runtime import LlamaRuntime
-from roost.backends.llama_server import LlamaServer
+from roost.backends.llama.runtime import LlamaRuntime
+from roost.backends.llama.server import LlamaServer
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.model import Manifest
 from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling, TextPrompt

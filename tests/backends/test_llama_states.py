@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from roost.backends.base import StartSettings
-from roost.backends.llama_runtime import LlamaRuntime
-from roost.backends.llama_server import LlamaServer
-from roost.backends.llama_states import ProbePlan
+from roost.backends.llama.runtime import LlamaRuntime
+from roost.backends.llama.server import LlamaServer
+from roost.backends.llama.states import ProbePlan
 from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Manifest
 from tests.backends.subjects import FAKE, fake_manifest, key_of, settings_in

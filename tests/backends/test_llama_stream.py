@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 
 from roost.backends.base import Prepared, SlotUse
-from roost.backends.llama_stream import STEP_TOKENS, bodies
+from roost.backends.llama.stream import STEP_TOKENS, bodies
 from roost.core.ids import ModelId
 from roost.core.reading import Reading
 from roost.core.request import Continuation, GenerateRequest, TextPrompt

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.backends.once_answer import Answer
+from roost.backends.programs.once_answer import Answer
 from roost.core.card import Output
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.request import GenerateRequest, TextPrompt

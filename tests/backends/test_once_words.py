@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roost.backends.once_words import (
+from roost.backends.programs.once_words import (
     ARGUMENT_MAX_BYTES,
     Recipe,
     asked,

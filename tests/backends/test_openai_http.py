@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from roost.backends.base import Prepared, SlotUse, Telemetry
-from roost.backends.llama_http import Place
-from roost.backends.openai_answer import DONE, Answer
-from roost.backends.openai_http import RemoteRuntime
-from roost.backends.openai_stream import Served, body_of
+from roost.backends.llama.http import Place
+from roost.backends.openai.answer import DONE, Answer
+from roost.backends.openai.openai_http import RemoteRuntime
+from roost.backends.openai.stream import Served, body_of
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.request import (
     ChatPrompt,

@@ -12,8 +12,8 @@ import pytest
 
 from roost.backends import install, looking, registry
 from roost.backends.choosing import Subject
-from roost.backends.hosted_library import Library
-from roost.backends.llama_server import LlamaServer
+from roost.backends.hosted.hostable import Library
+from roost.backends.llama.server import LlamaServer
 from roost.backends.looking import library_found
 from roost.core.ids import ModelId
 from roost.core.model import Capabilities
@@ -48,8 +48,8 @@ def test_each_backend_can_be_made(name: str) -> None:
 def test_a_hosted_library_is_named_in_one_place(name: str) -> None:
     """Adding one is files of its own, one line here, and the size of what it needs."""
     # A simulated fleet calls its backends what it likes, and a verb may be about one of them.
-    own = re.compile(rf"src/roost/backends/{name}(_\w+)?\.py")
-    naming = re.compile(rf"\b{name}\b[\"'.]|backends\.{name}\b")
+    own = re.compile(rf"src/roost/backends/libraries/{name}(_\w+)?\.py")
+    naming = re.compile(rf"\b{name}\b[\"'.]|libraries\.{name}\b")
     places = [
         (source.path, line)
         for source in shipped()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roost.backends.render import Renderer, setup_for
+from roost.backends.rendering.renderer import Renderer, setup_for
 from roost.core.request import ChatPrompt, Message
 from roost.errors import Failure, RoostError
 from roost.gateway.loop import loop_factory

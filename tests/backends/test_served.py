@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from roost.backends.base import Runtime, SlotUse
-from roost.backends.omlx import RETAINED_MAX, Omlx
-from roost.backends.vllm import Vllm
+from roost.backends.openai.omlx import RETAINED_MAX, Omlx
+from roost.backends.openai.vllm import Vllm
 from roost.core.card import Omlx as OmlxCard
 from roost.core.card import Remote, read_card
 from roost.core.events import Delta, Failed, StreamEvent

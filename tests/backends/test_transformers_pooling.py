@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from roost.backends.host_engine import CannotLoad
-from roost.backends.transformers_pooling import pooling_of
+from roost.backends.hosted.engine import CannotLoad
+from roost.backends.libraries.transformers_pooling import pooling_of
 
 
 def written(folder: Path, pooling: object, *kinds: str) -> Path:

@@ -22,7 +22,7 @@ from roost.bench.drills.ties import MEMBERS, FirstOfTies, decided
 from roost.bench.drills.tiny_model import CTX, NAME, tiny_model
 from roost.bench.overload import goodput, recovery
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 
 HEAD = b"HTTP/1.1 200 OK\r\nX-Roost-Node: n1\r\nTransfer-Encoding: chunked\r\n\r\n"
 EVENT = b'data: {"choices":[]}\n\n'

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from roost.cli.access import COORDINATOR, OPERATOR, by_keys, by_tokens, or_key, sharer
+from roost.cli.parts.access import COORDINATOR, OPERATOR, by_keys, by_tokens, or_key, sharer
 from roost.core.allowance import Account, Allowance
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Principal
-from roost.store.credential_records import Share
+from roost.store.credentials.keys import KeyStore
+from roost.store.credentials.records import Share
+from roost.store.credentials.tokens import TokenStore
 from roost.store.database import Database
 from roost.store.home import Home
-from roost.store.keys import KeyStore
-from roost.store.tokens import TokenStore
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roost.cli.aliases import read_aliases
+from roost.cli.parts.aliases import read_aliases
 from roost.errors import RoostError
 
 

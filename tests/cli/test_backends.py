@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from roost.cli import backends, main
+from roost.cli import main
+from roost.cli.verbs import backends
 from roost.core.choice import Choice
 from roost.errors import RoostError
 from tests.store.gguf_writer import tiny

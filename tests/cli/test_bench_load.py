@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from roost.bench.load.plan import Closed, Open, Trace
-from roost.cli import bench, bench_load
-from roost.cli.bench_flags import load_of, plan_of
+from roost.cli.bench import load as bench_load
+from roost.cli.bench.flags import load_of, plan_of
 from roost.cli.main import run
+from roost.cli.verbs import bench
 from tests.bench.load.stub import Part
 from tests.cli.bench_stub import stub
 

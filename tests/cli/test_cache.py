@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from roost.cli import main
+from roost.store.conversations.transcripts import open_disk
 from roost.store.home import Home
-from roost.store.transcripts import open_disk
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from roost.cli.main import run
-from roost.cli.own_tls import Secured, secured
+from roost.cli.parts.own_tls import Secured, secured
 from roost.config import Machine, load
-from roost.store.certificate import known_certificate
+from roost.store.credentials.certificate import known_certificate
+from roost.store.credentials.tokens import TokenStore
 from roost.store.database import Database
 from roost.store.home import Home
-from roost.store.tokens import TokenStore
 
 Capture = pytest.CaptureFixture[str]
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from roost.cli.chat_answer import Answer
+from roost.cli.chatting.answer import Answer
 
 HEAD = {
     "x-roost-request-id": "r1",

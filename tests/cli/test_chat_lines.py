@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.cli.chat_lines import (
+from roost.cli.chatting.lines import (
     HELP,
     Act,
     Choose,

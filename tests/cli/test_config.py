@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roost.cli import main
-from roost.cli.engine_parts import own_options
+from roost.cli.parts.engines import own_options
 from roost.config.load import Machine, load
 from roost.core.model import RuntimeOptions
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from roost.cli.conversation_parts import identity_settings, infer_settings, open_journal
+from roost.cli.parts.conversations import identity_settings, infer_settings, open_journal
 from roost.config import Settings, load
 from roost.config.load import Machine
 from roost.core.fence import Life
 from roost.errors import RoostError
-from roost.fleet.relay import RelaySettings
+from roost.fleet.streams.relay import RelaySettings
 from roost.store.home import Home
 
 LIFE = Life("g", 1)

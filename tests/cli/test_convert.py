@@ -11,7 +11,7 @@ import pytest
 from roost.cli import main
 from roost.store.files import lock_now
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import tiny
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from roost.cli import main
-from roost.cli.doctor_facts import (
+from roost.cli.doctoring.facts import (
     ClockFacts,
     Facts,
     HomeFacts,
@@ -22,7 +22,7 @@ from roost.cli.doctor_facts import (
     port_facts,
     program_version,
 )
-from roost.cli.doctor_findings import Finding, findings, is_well
+from roost.cli.doctoring.findings import Finding, findings, is_well
 from roost.core.choice import Choice, Found, Trait
 from roost.core.ids import ModelId
 from roost.core.machine import Bandwidth, Device, HugePages, Limits, Memory, Processor

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.cli.engine_parts import options_of, own_options, sizes_of
+from roost.cli.parts.engines import options_of, own_options, sizes_of
 from roost.config.load import Machine, load
 from roost.core.engine import Engine, ExtraFile
 from roost.core.model import RuntimeOptions
 from roost.errors import RoostError
-from roost.store.inspection import digest
+from roost.store.models.inspection import digest
 
 
 def options(flags: dict[str, str]) -> RuntimeOptions:

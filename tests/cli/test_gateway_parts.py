@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from roost.cli.gateway_parts import (
+from roost.cli.parts.gateway import (
     fleet_settings,
     gateway_settings,
     kept,

@@ -26,7 +26,7 @@ def test_every_verb_has_a_module_and_explains_itself(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`roost VERB --help` prints a description and exits with 0."""
-    module = import_module(f"roost.cli.{verb}")
+    module = import_module(f"roost.cli.verbs.{verb}")
     with pytest.raises(SystemExit) as ended:
         module.main(["--help"])
     assert ended.value.code == 0
@@ -74,7 +74,7 @@ from roost.cli import main
 
 class Impatient:
     def find_spec(self, name, path=None, target=None):
-        if name == "roost.cli.models":
+        if name == "roost.cli.verbs.models":
             raise KeyboardInterrupt
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from roost.cli.model_watch import Watch, watch
+from roost.cli.parts.model_watch import Watch, watch
 from roost.core.model import Manifest
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.conftest import until
 from tests.store.gguf_writer import Typed, tiny
 

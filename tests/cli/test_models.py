@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from roost.cli import main
-from roost.cli.estimate import available_bytes
+from roost.cli.verbs.estimate import available_bytes
 from roost.core.model import RuntimeOptions
 from roost.store.calibration import Calibration, Weighed
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import Typed, shards, tiny
 from tests.store.hub import Page, running_hub
 

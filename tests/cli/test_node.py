@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from roost.cli.join_tokens import join_token
 from roost.cli.main import run
-from roost.cli.node import gateway_address
-from roost.cli.node_parts import kept_alive
+from roost.cli.parts.join_tokens import join_token
+from roost.cli.parts.node import kept_alive
+from roost.cli.verbs.node import gateway_address
 from roost.config import Machine, Settings, load
 from roost.errors import RoostError
 

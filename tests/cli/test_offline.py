@@ -10,7 +10,7 @@ import pytest
 
 from roost.cli.main import run
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import tiny
 
 # Reports every way out that Python knows: sockets that connect, names that are asked, programs.

@@ -16,9 +16,9 @@ from roost.core.ids import ModelId, NodeId
 from roost.core.machine import Memory, Processor
 from roost.core.snapshots import ModelOffer
 from roost.errors import REASONS
-from roost.fleet.memory_views import memory_of
-from roost.fleet.promises import promises_of
-from roost.fleet.views import NodeView
+from roost.fleet.watching.memory_views import memory_of
+from roost.fleet.watching.promises import promises_of
+from roost.fleet.watching.views import NodeView
 
 NODE = NodeView(
     id=NodeId("n1"),

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.cli import service
 from roost.cli.main import run
 from roost.cli.service_unit import Service, plist, quoted, told_secrets, unit
+from roost.cli.verbs import service
 from roost.errors import RoostError
 
 Capture = pytest.CaptureFixture[str]

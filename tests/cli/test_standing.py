@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from roost.cli.fleet import row
-from roost.cli.placement import told
 from roost.cli.standing import standing
+from roost.cli.verbs.fleet import row
+from roost.cli.verbs.placement import told
 
 READY: dict[str, object] = {"model": "m", "runtime": "m#1", "state": "ready", "slots": []}
 

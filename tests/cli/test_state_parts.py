@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from roost.backends.base import SavedState
-from roost.cli.state_parts import Lasting, kept_of, lasting_states, salted
+from roost.cli.parts.states import Lasting, kept_of, lasting_states, salted
 from roost.config import Machine, Settings, load
 from roost.core.ids import NodeId, SessionId, TenantId
 from roost.errors import RoostError

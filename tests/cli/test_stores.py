@@ -11,11 +11,11 @@ import pytest
 
 from roost.cli import main
 from roost.core.allowance import Spent
+from roost.store.credentials.keys import KeyStore
+from roost.store.credentials.tokens import TokenStore
+from roost.store.credentials.usage import UsageStore
 from roost.store.database import Database
 from roost.store.home import Home
-from roost.store.keys import KeyStore
-from roost.store.tokens import TokenStore
-from roost.store.usage import UsageStore
 from tests.store.gguf_writer import tiny
 from tests.store.hub import Page, running_hub
 

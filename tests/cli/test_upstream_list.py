@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from roost.cli.upstream_list import UpstreamList
+from roost.cli.parts.upstream_list import UpstreamList
 from roost.config import Machine, Settings, load
 from roost.config.show import describe
 from roost.errors import RoostError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.cli.why import explained
+from roost.cli.verbs.why import explained
 
 ATTEMPT: dict[str, object] = {
     "attempt": 2,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roost.cli.worker_beats import check_beats
+from roost.cli.parts.worker_beats import check_beats
 from roost.config import Machine, Settings, load
 from roost.errors import RoostError
 

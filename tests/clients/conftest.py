@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.smollm2 import smollm2_path
 from tests.source import ROOT
 from tests.store.gguf_writer import Typed, tiny

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import Typed, tiny
 from tests.system.processes import Roost
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from roost.core.request import ChatPrompt, Message
-from roost.dialects.openai_chat import read_chat
-from roost.dialects.openai_completions import read_completion
-from roost.dialects.openai_options import Translated
+from roost.dialects.openai.chat import read_chat
+from roost.dialects.openai.completions import read_completion
+from roost.dialects.openai.options import Translated
 from roost.errors import Failure, RoostError
 
 

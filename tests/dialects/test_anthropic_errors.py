@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.dialects.anthropic_errors import error_body, error_json, error_type
+from roost.dialects.anthropic.errors import error_body, error_json, error_type
 from roost.errors import REASONS, Failure
 
 ID = "0123456789abcdef" * 2

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.request import ChatPrompt, JsonSchema, Message, Offer, Tool, ToolCall
-from roost.dialects.anthropic_request import read_message
-from roost.dialects.openai_options import Translated
+from roost.dialects.anthropic.request import read_message
+from roost.dialects.openai.options import Translated
 from roost.errors import RoostError
 
 _DATA = Path(__file__).parent / "data" / "message_requests.json"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from roost.core.ids import ModelId
 from roost.core.worker import WorkerBeat, WorkerHealth, WorkerModel
-from roost.dialects.heartbeat import MODELS_MAX, Skew, heartbeat_body, read_heartbeat
+from roost.dialects.system1.heartbeat import MODELS_MAX, Skew, heartbeat_body, read_heartbeat
 from roost.errors import Failure, RoostError
 
 NOW_S = 1_760_000_000.0

@@ -11,10 +11,10 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.core.request import ChatPrompt, Message
 from roost.core.snapshots import LinkState, ModelOffer, RuntimeView, SlotView
 from roost.core.worker import WorkerBeat, WorkerHealth
-from roost.dialects.infer import CONVERSATION_CHARS_MAX, read_infer
-from roost.dialects.infer_errors import InferCase, error_body, status_of
-from roost.dialects.infer_reply import InferStream
-from roost.dialects.infer_views import (
+from roost.dialects.system1.infer import CONVERSATION_CHARS_MAX, read_infer
+from roost.dialects.system1.infer_errors import InferCase, error_body, status_of
+from roost.dialects.system1.infer_reply import InferStream
+from roost.dialects.system1.infer_views import (
     Caps,
     Held,
     Holdings,

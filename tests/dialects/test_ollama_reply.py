@@ -24,9 +24,9 @@ from roost.core.events import (
 )
 from roost.core.reading import Reading
 from roost.dialects.choice import Choice
-from roost.dialects.ollama_reply import OllamaBody, OllamaStream, Shape
-from roost.dialects.ollama_stay import Stay
-from roost.dialects.openai_options import ReplyOptions
+from roost.dialects.ollama.reply import OllamaBody, OllamaStream, Shape
+from roost.dialects.ollama.stay import Stay
+from roost.dialects.openai.options import ReplyOptions
 from roost.errors import Failure, RoostError
 
 Line = dict[str, object]

@@ -9,8 +9,8 @@ import pytest
 
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer, RuntimeView
-from roost.dialects.ollama_errors import error_body
-from roost.dialects.ollama_views import (
+from roost.dialects.ollama.errors import error_body
+from roost.dialects.ollama.views import (
     Running,
     read_show,
     running_body,

@@ -24,13 +24,13 @@ from roost.core.events import (
 )
 from roost.core.reading import Reading
 from roost.dialects.choice import Choice
-from roost.dialects.openai_chat_reply import ChatBody, ChatStream, chat_ends
-from roost.dialects.openai_completions_reply import (
+from roost.dialects.openai.chat_reply import ChatBody, ChatStream, chat_ends
+from roost.dialects.openai.completions_reply import (
     CompletionBody,
     CompletionStream,
     completion_ends,
 )
-from roost.dialects.openai_options import ReplyOptions
+from roost.dialects.openai.options import ReplyOptions
 from roost.errors import RoostError
 from tests.text.test_answers import CALL, THINK, TOOLS, call
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from roost.core.request import ChatPrompt, JsonAny, JsonSchema, Message
-from roost.dialects.openai_chat import read_chat
-from roost.dialects.openai_completions import read_completion
-from roost.dialects.openai_messages import MESSAGES_MAX
+from roost.dialects.openai.chat import read_chat
+from roost.dialects.openai.completions import read_completion
+from roost.dialects.openai.messages import MESSAGES_MAX
 from roost.errors import RoostError
 from tests.dialects.openai_calls import chat, chat_failure, messages
 

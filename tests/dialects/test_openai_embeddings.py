@@ -14,8 +14,8 @@ from roost.core.events import Failed, Finished, Started, StreamEvent, Usage, Vec
 from roost.core.request import EmbedPrompt
 from roost.core.vectors import numbers, packed
 from roost.dialects.choice import Choice
-from roost.dialects.openai_embeddings import EmbeddingsBody, read_embeddings
-from roost.dialects.openai_options import ReplyOptions, Translated, VectorOptions
+from roost.dialects.openai.embeddings import EmbeddingsBody, read_embeddings
+from roost.dialects.openai.options import ReplyOptions, Translated, VectorOptions
 from roost.errors import Failure, RoostError
 
 VECTORS = ((0.6, 0.8), (1.0, 0.0), (0.0, -1.0))

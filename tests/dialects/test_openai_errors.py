@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from roost.dialects.openai_errors import context_failure, error_body, model_not_found
+from roost.dialects.openai.errors import context_failure, error_body, model_not_found
 from roost.errors import REASONS, Failure, fail
 
 

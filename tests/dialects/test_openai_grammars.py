@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from roost.core.request import Grammar, JsonAny
-from roost.dialects.openai_chat import read_chat
-from roost.dialects.openai_completions import read_completion
-from roost.dialects.openai_options import Translated
+from roost.dialects.openai.chat import read_chat
+from roost.dialects.openai.completions import read_completion
+from roost.dialects.openai.options import Translated
 from roost.errors import RoostError
 
 BODIES: dict[Callable[[bytes], Translated], dict[str, object]] = {

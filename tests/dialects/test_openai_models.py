@@ -8,7 +8,7 @@ import msgspec
 
 from roost.core.ids import ModelId
 from roost.core.snapshots import ModelOffer
-from roost.dialects.openai_models import model_body, models_body
+from roost.dialects.openai.models import model_body, models_body
 
 TINY = ModelOffer(ModelId("tiny"), slots=4, ctx=4096, created_unix_s=1_700_000_000)
 SLASHED = ModelOffer(ModelId("org/name:tag"), slots=1, ctx=2048)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.request import Sampling
-from roost.dialects.openai_chat import read_chat
-from roost.dialects.openai_completions import read_completion
-from roost.dialects.openai_options import BIASES_MAX, IGNORED_NAMES_MAX, Translated
+from roost.dialects.openai.chat import read_chat
+from roost.dialects.openai.completions import read_completion
+from roost.dialects.openai.options import BIASES_MAX, IGNORED_NAMES_MAX, Translated
 from roost.errors import Failure, RoostError
 from tests.dialects.openai_calls import chat, chat_failure, completion, completion_failure
 

@@ -25,10 +25,10 @@ from roost.core.events import (
     Usage,
 )
 from roost.dialects.choice import Choice
-from roost.dialects.openai_chat_reply import ChatBody, ChatStream
-from roost.dialects.openai_completions_reply import CompletionBody, CompletionStream
-from roost.dialects.openai_logprobs import finite
-from roost.dialects.openai_options import ReplyOptions
+from roost.dialects.openai.chat_reply import ChatBody, ChatStream
+from roost.dialects.openai.completions_reply import CompletionBody, CompletionStream
+from roost.dialects.openai.logprobs import finite
+from roost.dialects.openai.options import ReplyOptions
 from roost.errors import Failure, RoostError
 from roost.text.sse import SseEvent, SseParser
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from roost.core.request import ChatPrompt, Offer, Tool, ToolCall
-from roost.dialects.openai_tools import CALLS_MAX, TOOLS_MAX
+from roost.dialects.openai.tools import CALLS_MAX, TOOLS_MAX
 from tests.dialects.openai_calls import chat, chat_failure, messages
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -17,9 +17,9 @@ from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usa
 from roost.core.reading import Reading
 from roost.core.request import Message, ToolCall
 from roost.dialects.choice import Choice
-from roost.dialects.openai_options import ReplyOptions
-from roost.dialects.responses_reply import ResponseBody, ResponseStream, spoken
-from roost.dialects.responses_wishes import Wishes
+from roost.dialects.openai.options import ReplyOptions
+from roost.dialects.responses.reply import ResponseBody, ResponseStream, spoken
+from roost.dialects.responses.wishes import Wishes
 from roost.errors import Failure, RoostError
 from roost.text.sse import SseEvent, SseParser
 

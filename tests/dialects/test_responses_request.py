@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.request import ChatPrompt, JsonAny, JsonSchema, Message, ToolCall
-from roost.dialects.openai_options import Translated
-from roost.dialects.responses_items import as_items, read_input
-from roost.dialects.responses_request import going_on, own, read_response
-from roost.dialects.responses_wishes import Wishes
+from roost.dialects.openai.options import Translated
+from roost.dialects.responses.items import as_items, read_input
+from roost.dialects.responses.request import going_on, own, read_response
+from roost.dialects.responses.wishes import Wishes
 from roost.errors import RoostError
 
 _DATA = Path(__file__).parent / "data" / "response_requests.json"

@@ -28,31 +28,28 @@ from roost.core.events import (
     Usage,
 )
 from roost.core.reading import Reading
-from roost.dialects import (
-    anthropic_request,
-    infer,
-    ollama_embed,
-    ollama_request,
-    openai_chat,
-    openai_completions,
-    openai_embeddings,
-    rerank,
-    responses_request,
-    tokens,
-)
-from roost.dialects.anthropic_reply import MessageBody, MessageStream
+from roost.dialects import rerank, tokens
+from roost.dialects.anthropic import request as anthropic_request
+from roost.dialects.anthropic.reply import MessageBody, MessageStream
 from roost.dialects.choice import Choice
-from roost.dialects.infer_reply import InferStream
-from roost.dialects.ollama_reply import OllamaBody, OllamaStream
-from roost.dialects.openai_chat_reply import ChatBody, ChatStream
-from roost.dialects.openai_completions_reply import CompletionBody, CompletionStream
-from roost.dialects.openai_messages import FIELDS as CHAT_MESSAGE
-from roost.dialects.openai_options import ReplyOptions
-from roost.dialects.responses_reply import ResponseBody, ResponseStream
+from roost.dialects.ollama import embed as ollama_embed
+from roost.dialects.ollama import request as ollama_request
+from roost.dialects.ollama.reply import OllamaBody, OllamaStream
+from roost.dialects.openai import chat as openai_chat
+from roost.dialects.openai import completions as openai_completions
+from roost.dialects.openai import embeddings as openai_embeddings
+from roost.dialects.openai.chat_reply import ChatBody, ChatStream
+from roost.dialects.openai.completions_reply import CompletionBody, CompletionStream
+from roost.dialects.openai.messages import FIELDS as CHAT_MESSAGE
+from roost.dialects.openai.options import ReplyOptions
+from roost.dialects.responses import request as responses_request
+from roost.dialects.responses.reply import ResponseBody, ResponseStream
 from roost.dialects.shapes import anthropic, ollama, openai, others, responses
 from roost.dialects.shapes.shared import OpenAIError, RoostWishes
+from roost.dialects.system1 import infer
+from roost.dialects.system1.infer_reply import InferStream
 from roost.errors import Failure
-from roost.gateway.asked import Twins
+from roost.gateway.turns.asked import Twins
 from roost.text.sse import SseEvent, SseParser
 
 READING = Reading(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from roost.core.ids import ModelId
-from roost.dialects.worker import (
+from roost.dialects.system1.worker import (
     DENIALS,
     PrefillAsked,
     Prefilled,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from roost.core.ids import ModelId
 from roost.core.request import Message, Sampling
-from roost.dialects.worker import read_decode, read_prefill
-from roost.dialects.worker_calls import (
+from roost.dialects.system1.worker import read_decode, read_prefill
+from roost.dialects.system1.worker_calls import (
     Denied,
     Over,
     Prefilled,

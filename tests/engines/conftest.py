@@ -11,7 +11,7 @@ import pytest
 
 from roost.core.model import Manifest
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.smollm2 import smollm2_path
 
 GGUF = "smollm2-135m-instruct"

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
-from roost.backends import onnx_genai_engine, transformers_engine
-from roost.backends.host_engine import Engine, Running, VectorEngine
-from roost.backends.host_frames import Load, Loaded, Run, Said
+from roost.backends.hosted.engine import Engine, Running, VectorEngine
+from roost.backends.hosted.frames import Load, Loaded, Run, Said
+from roost.backends.libraries import onnx_genai_engine, transformers_engine
 
 GARBAGE_AFTER = 3
 

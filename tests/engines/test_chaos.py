@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from roost.backends.base import SlotUse
-from roost.backends.host import Hosted
-from roost.backends.host_runtime import HostedRuntime
+from roost.backends.hosted.host import Hosted
+from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.registry import make
 from roost.core.events import Delta, StreamEvent
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.errors import RoostError
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from roost.testing.conformance import Subject
 from tests.backends.subjects import settings_in
 from tests.backends.test_host_chaos import answer, failure, program, said, set_so, started, wanted

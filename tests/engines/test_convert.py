@@ -13,7 +13,7 @@ import pytest
 
 from roost.core.model import Manifest
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.children import runs
 from tests.conftest import until
 from tests.engines.conftest import GGUF, ONNX, SAFETENSORS, converted, environ

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.backends.drawing import Defaults, Draw, defaults_of
+from roost.backends.hosted.drawing import Defaults, Draw, defaults_of
 from roost.core.request import Sampling
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from roost.backends.child import SHIM
+from roost.backends.processes.child import SHIM
 from roost.core.model import Manifest
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.children import seen
 from tests.conftest import until
 from tests.engines.asking import post
@@ -38,7 +38,7 @@ def runtimes(roost: Roost) -> int:
     """Count the processes that hold a model."""
     lines = seen(roost.descendants(), lambda one: one.cmdline())
     # Each is named twice: by itself, and by the shim that it runs under.
-    return sum("roost.backends.host_child" in line and SHIM not in line for line in lines)
+    return sum("roost.backends.hosted.child" in line and SHIM not in line for line in lines)
 
 
 def holding(roost: Roost, models: int) -> Callable[[], bool]:

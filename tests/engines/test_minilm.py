@@ -16,7 +16,7 @@ from openai import BadRequestError, OpenAI
 from roost.backends.registry import make
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from roost.testing.conformance import CASES, Subject, examine, failed, table
 from tests.backends.subjects import settings_in
 from tests.minilm import minilm_folder, minilm_gguf

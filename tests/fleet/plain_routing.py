@@ -1,4 +1,4 @@
-"""Routing in its plainest form, one node after the other: what `roost.fleet.routing` has to equal.
+"""Routing in its plainest form, node after node: what `roost.fleet.choice.routing` has to equal.
 
 It is the specification that fast code is held to. It reads nodes, not columns, and makes every list
 that it needs.
@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from roost.core.ids import NodeId
+from roost.fleet.choice.field import Candidate
+from roost.fleet.choice.routing import (
+    ALIKE,
+    HOME_FACTOR,
+    HOME_MARGIN_S,
+    Dice,
+    obstacle,
+    surely_too_long,
+)
+from roost.fleet.choice.scoring import LOAD_BOUND, Ask, rank
 from roost.fleet.effects import Placement
-from roost.fleet.field import Candidate
-from roost.fleet.routing import ALIKE, HOME_FACTOR, HOME_MARGIN_S, Dice, obstacle, surely_too_long
-from roost.fleet.scoring import LOAD_BOUND, Ask, rank
 from roost.fleet.settings import Policy
 
 Plain = tuple[NodeId, Placement, str, str, float, NodeId | None, list[tuple[float, NodeId]]]

@@ -20,7 +20,7 @@ from roost.core.request import (
     TextPrompt,
 )
 from roost.core.snapshots import ModelOffer, NodeStatus
-from roost.fleet.abilities import Abilities, Verdict
+from roost.fleet.choice.abilities import Abilities, Verdict
 
 ONE, TWO = NodeId("one"), NodeId("two")
 CHAT = GenerateRequest(ModelId("m"), ChatPrompt((Message("user", "hello"),)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roost.core.ids import ModelId, NodeId, RuntimeId, TenantId
 from roost.core.request import Message, Tool, ToolCall
-from roost.fleet.affinity import HASH_BYTES, Affinity, Home, chain, extend, spoken
+from roost.fleet.choice.affinity import HASH_BYTES, Affinity, Home, chain, extend, spoken
 
 T, M = TenantId("key:1"), ModelId("m")
 HOME = Home(NodeId("a"), RuntimeId("m#1"))

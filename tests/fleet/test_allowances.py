@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from roost.core.allowance import Account, Allowance, Left, Spent
 from roost.core.ids import ModelId, RequestId, TenantId
 from roost.core.request import Terms
-from roost.fleet.allowances import Allowances, AllowanceSettings, first_of_month
+from roost.fleet.line.allowances import Allowances, AllowanceSettings, first_of_month
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC).timestamp()
 TODAY = int(NOON // 86_400)

@@ -6,9 +6,9 @@ import pytest
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import RuntimeView, SlotView
-from roost.fleet.board import Board, capacity, kv_share
-from roost.fleet.leases import Leases
-from roost.fleet.registry import Node, Registry
+from roost.fleet.choice.board import Board, capacity, kv_share
+from roost.fleet.choice.leases import Leases
+from roost.fleet.nodes.registry import Node, Registry
 from roost.fleet.settings import FleetSettings
 from tests.fleet.kit import offer, status
 

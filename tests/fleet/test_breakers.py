@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roost.core.ids import ModelId, NodeId
-from roost.fleet.breakers import Breakers
+from roost.fleet.choice.breakers import Breakers
 from roost.fleet.settings import FleetSettings
 
 A, M, N = NodeId("a"), ModelId("m"), ModelId("n")

@@ -9,8 +9,8 @@ from roost.core.compacted import Compacted
 from roost.core.events import Started
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import Terms
-from roost.fleet.cache_misses import MODELS_MAX, TURNS_MIN, CacheMisses, Habit, miss_of
 from roost.fleet.effects import Dispatch, Placement
+from roost.fleet.watching.cache_misses import MODELS_MAX, TURNS_MIN, CacheMisses, Habit, miss_of
 
 M = ModelId("m")
 TURN = Terms(RequestId("r"), TenantId("ann"), chain=(b"1", b"2", b"3", b"4"))

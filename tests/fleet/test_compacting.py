@@ -11,8 +11,8 @@ from roost.core.conversation import KeptConversation, Summary
 from roost.core.ids import ModelId, NodeId
 from roost.core.pin import Pin
 from roost.core.request import Message
-from roost.fleet import compacting
-from roost.fleet.compacting import ASKED, MARK, Rung
+from roost.fleet.conversations import compacting
+from roost.fleet.conversations.compacting import ASKED, MARK, Rung
 from roost.text.gist import Remark
 
 FACTS = (

@@ -11,10 +11,10 @@ from roost.core.conversation import KeptConversation
 from roost.core.ids import ConversationKey, ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
 from roost.core.request import Message
-from roost.fleet import compacting
-from roost.fleet.compacting import CompactionSettings
-from roost.fleet.compaction import Asked, Compaction
-from roost.fleet.compaction_effects import (
+from roost.fleet.conversations import compacting
+from roost.fleet.conversations.compacting import CompactionSettings
+from roost.fleet.conversations.compaction import Asked, Compaction
+from roost.fleet.conversations.compaction_effects import (
     CompactionEffect,
     GiveUp,
     Go,

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from roost.core.ids import ConversationKey, ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
-from roost.fleet.conversation_effects import Begin, Gone, Refuse
-from roost.fleet.conversations import (
+from roost.fleet.conversations.effects import Begin, Gone, Refuse
+from roost.fleet.conversations.registry import (
     ConversationCounts,
     Conversations,
     ConversationSettings,

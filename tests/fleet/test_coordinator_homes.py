@@ -8,7 +8,7 @@ from msgspec import structs
 from roost.core.ids import NodeId, TenantId
 from roost.core.request import Message
 from roost.core.snapshots import NodeStatus
-from roost.fleet.affinity import chain, extend
+from roost.fleet.choice.affinity import chain, extend
 from roost.fleet.effects import Dispatch
 from tests.fleet.kit import (
     MODEL,

@@ -9,7 +9,7 @@ from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import LoadView, NodeStatus, RuntimeView
 from roost.fleet.effects import Answer, Dispatch, Effect, Waiting, Want
 from roost.fleet.settings import FleetSettings
-from roost.fleet.views import PlacementView, SiteView
+from roost.fleet.watching.views import PlacementView, SiteView
 from tests.fleet.kit import MODEL, Fleet, of, offer, running, status
 
 OTHER = ModelId("other")

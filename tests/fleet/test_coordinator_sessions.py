@@ -8,7 +8,7 @@ from roost.core.compacted import Compacted
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.pin import Pin
 from roost.core.request import Message, Terms
-from roost.fleet.affinity import alias, chain
+from roost.fleet.choice.affinity import alias, chain
 from roost.fleet.effects import Answer, Dispatch, Effect
 from tests.fleet.kit import MODEL, Fleet, of, offer, running, status
 

@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from roost.core.ids import ConversationKey, ModelId, NodeId, RequestId
 from roost.core.pin import Pin
-from roost.fleet.conversation_effects import Begin
-from roost.fleet.conversations import Conversations, ConversationSettings
-from roost.fleet.handover import WHY, Emptied, Handover, HandoverEffect, HandoverSettings, Move
+from roost.fleet.conversations.effects import Begin
+from roost.fleet.conversations.registry import Conversations, ConversationSettings
+from roost.fleet.nodes.handover import (
+    WHY,
+    Emptied,
+    Handover,
+    HandoverEffect,
+    HandoverSettings,
+    Move,
+)
 
 A, B = NodeId("a"), NodeId("b")
 MODEL = ModelId("m")

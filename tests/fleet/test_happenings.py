@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roost.fleet.happenings import (
+from roost.fleet.watching.happenings import (
     AGAIN_MS,
     FACT_CHARS_MAX,
     LOOK_BACK,

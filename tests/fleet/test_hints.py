@@ -8,8 +8,8 @@ from roost.core.about import RuntimeVitals
 from roost.core.events import Started
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import RuntimeView, SlotView
-from roost.fleet.hints import Hint, Hints
-from roost.fleet.views import NodeView
+from roost.fleet.watching.hints import Hint, Hints
+from roost.fleet.watching.views import NodeView
 from tests.fleet.test_cache_misses import TURN, sent
 
 M = ModelId("m")

@@ -11,9 +11,9 @@ from roost.core.events import Finished, Started, Usage
 from roost.core.ids import NodeId, RequestId, TenantId
 from roost.core.pin import Pin
 from roost.core.request import Message, Terms
-from roost.fleet.affinity import alias, chain, extend
+from roost.fleet.choice.affinity import alias, chain, extend
+from roost.fleet.choice.homecoming import found, lost_tokens
 from roost.fleet.effects import Dispatch, Placement, Withdraw
-from roost.fleet.homecoming import found, lost_tokens
 from tests.fleet.kit import MODEL, Fleet, idle, of, reasons, running, status
 
 IDLE, IDLE_2 = status(runtimes=(running("m#1"),)), status(runtimes=(running("m#2"),))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from roost.core.ids import RequestId, TenantId
-from roost.fleet.idempotency import (
+from roost.fleet.streams.idempotency import (
     Changed,
     Claim,
     Fresh,

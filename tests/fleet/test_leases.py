@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roost.core.ids import ModelId, NodeId, RequestId
-from roost.fleet.leases import Leases, Share
+from roost.fleet.choice.leases import Leases, Share
 
 A, B, M, N = NodeId("a"), NodeId("b"), ModelId("m"), ModelId("n")
 R1, R2 = RequestId("r1"), RequestId("r2")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from roost.core.ids import ModelId, RequestId, TenantId
 from roost.core.request import CLASSES, ServiceClass
-from roost.fleet.line import Entry, Line
+from roost.fleet.line.line import Entry, Line
 
 
 def entry(name: str, tenant: str = "t", cost: float = 10.0, **rest: object) -> Entry:

@@ -6,7 +6,7 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import NodeStatus, RuntimeView
-from roost.fleet.loads import PLACES, UNKNOWN_S, Loads
+from roost.fleet.models.loads import PLACES, UNKNOWN_S, Loads
 from tests.fleet.kit import offer, status
 
 A, B = NodeId("a"), NodeId("b")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.ids import ModelId, NodeId
-from roost.fleet.placement import (
+from roost.fleet.models.placement import (
     HORIZON_S,
     Aim,
     Demand,

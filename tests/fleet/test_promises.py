@@ -18,10 +18,10 @@ from roost.core.snapshots import (
     RuntimeView,
     SlotView,
 )
-from roost.fleet.memory_views import PoolView, memory_of, pressure
-from roost.fleet.promises import GENERATION, STATES, NodePromises, promises_of
-from roost.fleet.runtime_views import backend_samples, runtime_lines
-from roost.fleet.views import NodeView
+from roost.fleet.watching.memory_views import PoolView, memory_of, pressure
+from roost.fleet.watching.promises import GENERATION, STATES, NodePromises, promises_of
+from roost.fleet.watching.runtime_views import backend_samples, runtime_lines
+from roost.fleet.watching.views import NodeView
 
 MODEL = ModelId("m")
 LLAMA = BackendAbout(

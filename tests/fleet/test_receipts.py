@@ -6,8 +6,8 @@ import pytest
 
 from roost.core.ids import NodeId, RequestId, TenantId
 from roost.fleet.effects import Answer, Report, Withdraw
-from roost.fleet.receipts import Receipt
 from roost.fleet.settings import FleetSettings
+from roost.fleet.watching.receipts import Receipt
 from tests.fleet.kit import Fleet, dispatched, idle, of, offer, reasons, status
 
 A, R = NodeId("a"), RequestId("r")

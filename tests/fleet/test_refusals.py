@@ -6,7 +6,7 @@ import pytest
 
 from roost.core.ids import ModelId
 from roost.errors import Failure
-from roost.fleet import refusals
+from roost.fleet.line import refusals
 from roost.fleet.rates import Rate
 
 

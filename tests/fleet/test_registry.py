@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import RuntimeView
-from roost.fleet.registry import Registry
+from roost.fleet.nodes.registry import Registry
 from roost.fleet.settings import FleetSettings
 from tests.fleet.kit import offer, running, status
 

@@ -19,8 +19,8 @@ from roost.core.events import (
     Vectors,
 )
 from roost.errors import Failure
-from roost.fleet.relay import Relay, RelaySettings, merged
-from roost.fleet.relay_effects import (
+from roost.fleet.streams.relay import Relay, RelaySettings, merged
+from roost.fleet.streams.relay_effects import (
     Abandon,
     Break,
     Commit,

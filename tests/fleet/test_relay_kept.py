@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.events import Delta, Finished, Usage
-from roost.fleet.relay import Relay, RelaySettings
-from roost.fleet.relay_effects import (
+from roost.fleet.streams.relay import Relay, RelaySettings
+from roost.fleet.streams.relay_effects import (
     Abandon,
     Commit,
     Done,

@@ -6,9 +6,9 @@ import pytest
 
 from roost.core.events import Delta, Failed, Finished, Started, Usage
 from roost.errors import Failure
-from roost.fleet.relay import Relay, RelaySettings
-from roost.fleet.relay_effects import Commit, Done, Grant, Mark, Send
-from roost.fleet.said import Said
+from roost.fleet.streams.relay import Relay, RelaySettings
+from roost.fleet.streams.relay_effects import Commit, Done, Grant, Mark, Send
+from roost.fleet.streams.said import Said
 
 DIED = Failure("runtime_died", "The runtime ended.")
 MARK = Mark("replayed after runtime_died at token 2")

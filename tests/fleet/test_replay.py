@@ -11,9 +11,9 @@ from roost.core.request import Terms
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
 from roost.fleet.effects import Dispatch, Effect, Report
-from roost.fleet.receipts import Receipt
-from roost.fleet.said import Said
 from roost.fleet.settings import FleetSettings
+from roost.fleet.streams.said import Said
+from roost.fleet.watching.receipts import Receipt
 from tests.fleet.kit import BUSY, DIED, Fleet, dispatched, idle, of, offer, reasons, running, status
 
 ERROR = Failure("runtime_error", "The runtime reported an error.")

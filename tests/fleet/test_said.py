@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roost.core.events import Delta
-from roost.fleet.said import Said
+from roost.fleet.streams.said import Said
 
 
 def test_ids_are_kept_in_order() -> None:

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from roost.core.ids import NodeId
-from roost.fleet.field import Candidate, field_of
-from roost.fleet.registry import number
-from roost.fleet.scoring import (
+from roost.fleet.choice.field import Candidate, field_of
+from roost.fleet.choice.scoring import (
     SCORERS,
     Ask,
     rank,
@@ -21,6 +20,7 @@ from roost.fleet.scoring import (
     score_round_robin,
     score_weighted,
 )
+from roost.fleet.nodes.registry import number
 from roost.fleet.settings import Policy
 
 FREE = Candidate(NodeId("a"), capacity=4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.fleet.shares import Shares
+from roost.fleet.line.shares import Shares
 
 
 @given(

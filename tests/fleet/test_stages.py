@@ -6,9 +6,9 @@ import pytest
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import LoadView, NoRoom, RuntimeState, RuntimeView
-from roost.fleet.field import Stage
-from roost.fleet.registry import Node
-from roost.fleet.stages import Stages, has_no_room, stage_of
+from roost.fleet.choice.field import Stage
+from roost.fleet.models.stages import Stages, has_no_room, stage_of
+from roost.fleet.nodes.registry import Node
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 M = ModelId("m")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.core.ids import RequestId, TenantId
-from roost.fleet.stream_log import Granted, ReattachSettings, StreamLog, StreamLogs
+from roost.fleet.streams.stream_log import Granted, ReattachSettings, StreamLog, StreamLogs
 
 ANN, BOB = TenantId("key:ann"), TenantId("key:bob")
 

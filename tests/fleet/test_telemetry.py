@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roost.core.events import Usage
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
-from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings, Totals
+from roost.fleet.watching.telemetry import Ended, Telemetry, TelemetrySettings, Totals
 
 ANN, BOB = TenantId("ann"), TenantId("bob")
 NODE = NodeId("n")

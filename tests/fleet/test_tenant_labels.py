@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.fleet.tenant_labels import OTHERS, TenantLabels
+from roost.fleet.watching.tenant_labels import OTHERS, TenantLabels
 
 
 def test_the_first_have_names_and_keep_them() -> None:

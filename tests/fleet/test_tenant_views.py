@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from roost.core.ids import ModelId, RequestId, TenantId
-from roost.fleet.tenant_views import TENANTS_MAX, TenantLine, by_tenant
-from roost.fleet.views import QueueView
+from roost.fleet.watching.tenant_views import TENANTS_MAX, TenantLine, by_tenant
+from roost.fleet.watching.views import QueueView
 
 ANN, BOB = TenantId("ann"), TenantId("bob")
 

@@ -8,8 +8,8 @@ import pytest
 from roost.core.events import Usage
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.trace import Span
-from roost.fleet.receipts import AttemptView, Receipt
-from roost.fleet.tracing import Ended, trace_of
+from roost.fleet.watching.receipts import AttemptView, Receipt
+from roost.fleet.watching.tracing import Ended, trace_of
 
 ENDED = Ended("r", "m", "openai", "complete", Usage(30, 10, 9), 5.0, 0.0, 2.0)
 WHOLE = AttemptView(

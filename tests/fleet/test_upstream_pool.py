@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roost.fleet.upstream_effects import (
+from roost.fleet.upstream.effects import (
     Forgotten,
     Granted,
     HealthChanged,
@@ -18,7 +18,7 @@ from roost.fleet.upstream_effects import (
     Refused,
     StallChanged,
 )
-from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
+from roost.fleet.upstream.pool import PoolSettings, UpstreamPool
 
 RNG = random.Random(7)
 

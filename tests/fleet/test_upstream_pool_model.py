@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from roost.fleet.upstream_effects import Granted, Lease, PoolEffect, Queued, Refused
-from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
+from roost.fleet.upstream.effects import Granted, Lease, PoolEffect, Queued, Refused
+from roost.fleet.upstream.pool import PoolSettings, UpstreamPool
 
 
 class PoolWorld(RuleBasedStateMachine):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roost.core.ids import ModelId
-from roost.fleet.waits import Waits
+from roost.fleet.line.waits import Waits
 
 M, N = ModelId("m"), ModelId("n")
 

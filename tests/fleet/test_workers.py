@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from roost.core.worker import WorkerBeat, WorkerHealth
 from roost.errors import Failure
-from roost.fleet.workers import Join, Leave, Refresh, Rest, Workers, WorkerSettings
+from roost.fleet.nodes.workers import Join, Leave, Refresh, Rest, Workers, WorkerSettings
 
 
 def beat(worker: str = "w", url: str = "http://a") -> WorkerBeat:

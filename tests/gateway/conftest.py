@@ -12,15 +12,15 @@ import pytest
 
 from roost.core.fence import Life
 from roost.core.ids import ModelId
-from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
+from roost.fleet.streams.relay import RelaySettings
 from roost.gateway.assemble import Gateway, GatewaySettings, Kept, open_gateway
 from roost.gateway.front.access import Authorise, anyone
 from roost.gateway.front.limits import FrontLimits, Listener
-from roost.gateway.generation import GenerationSettings
 from roost.gateway.node_link import GatewayLinkSettings
-from roost.store.journal import Journal
-from roost.store.usage import UsageStore
+from roost.gateway.turns.generation import GenerationSettings
+from roost.store.conversations.journal import Journal
+from roost.store.credentials.usage import UsageStore
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION
 from tests.conftest import until

@@ -9,7 +9,7 @@ from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, NodeId, RequestId, StreamId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Message, Prompt
 from roost.core.worker import WorkerBeat, WorkerHealth, WorkerModel
-from roost.dialects.worker_calls import Denied, Over, Prefilled, Token
+from roost.dialects.system1.worker_calls import Denied, Over, Prefilled, Token
 from roost.errors import Failure
 from roost.gateway.foreign.effects import (
     Began,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roost.gateway.infer import InferSettings
+from roost.gateway.conversations.infer import InferSettings
 from tests.gateway.conftest import SETTINGS, ask, staged
 from tests.gateway.puppet import MODEL
 

@@ -13,10 +13,10 @@ from roost.core.events import Delta, Finished, Started, Usage
 from roost.core.ids import NodeId
 from roost.core.request import ChatPrompt
 from roost.errors import Failure
-from roost.fleet.compacting import ASKED, INSTRUCTION, MARK, CompactionSettings
-from roost.fleet.handover import HandoverSettings
-from roost.gateway.infer import InferSettings
-from roost.store.journal import Journal, JournalSettings
+from roost.fleet.conversations.compacting import ASKED, INSTRUCTION, MARK, CompactionSettings
+from roost.fleet.nodes.handover import HandoverSettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged

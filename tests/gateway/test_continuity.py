@@ -15,8 +15,8 @@ import pytest
 from roost.core.events import Delta, Finished, Started, Usage
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import NodeStatus
-from roost.gateway.infer import InferSettings
-from roost.store.journal import Journal, JournalSettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged

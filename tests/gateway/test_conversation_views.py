@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from roost.core.ids import TenantId
+from roost.gateway.conversations.infer import InferSettings
 from roost.gateway.front.access import Principal, by_digest
-from roost.gateway.infer import InferSettings
-from roost.store.journal import Journal, JournalSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged
 from tests.gateway.test_infer import PATH, RELAY, ran, saying, texts, turn

@@ -12,11 +12,11 @@ from roost.core.events import Delta, Finished, Started, Usage
 from roost.core.ids import ModelId, RequestId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Message, Terms
 from roost.fleet.coordinator import Coordinator
-from roost.fleet.relay import Relay, RelaySettings
-from roost.fleet.relay_effects import Commit, Done, Reject, RelayEffect, Send
 from roost.fleet.settings import FleetSettings
+from roost.fleet.streams.relay import Relay, RelaySettings
+from roost.fleet.streams.relay_effects import Commit, Done, Reject, RelayEffect, Send
 from roost.gateway.mind import Mind
-from roost.gateway.turn import Turn
+from roost.gateway.turns.turn import Turn
 from roost.observe import logs
 from roost.observe.metrics import Metrics
 from tests.conftest import until

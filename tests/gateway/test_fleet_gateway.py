@@ -14,8 +14,8 @@ from roost.core.events import Delta, Failed, Finished, Started, Usage
 from roost.core.ids import ModelId, NodeId
 from roost.core.request import ChatPrompt
 from roost.errors import Failure
-from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
+from roost.fleet.streams.relay import RelaySettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged

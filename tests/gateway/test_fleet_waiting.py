@@ -8,8 +8,8 @@ from typing import cast
 import msgspec
 
 from roost.errors import Failure
-from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
+from roost.fleet.streams.relay import RelaySettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.puppet import MODEL

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from roost.core.ids import StreamId
 from roost.core.request import Message
-from roost.dialects.worker_calls import Denied, Over, Prefilled, Said, Token
+from roost.dialects.system1.worker_calls import Denied, Over, Prefilled, Said, Token
 from roost.errors import Failure
 from roost.gateway.foreign.effects import (
     Began,

@@ -9,7 +9,7 @@ from roost.core.events import Delta, Finished, Started, Usage
 from roost.core.ids import StreamId
 from roost.core.request import ChatPrompt, Message, Sampling, TextPrompt
 from roost.core.worker import WorkerBeat, WorkerHealth
-from roost.dialects.worker_calls import Denied, Over, Prefilled, Token
+from roost.dialects.system1.worker_calls import Denied, Over, Prefilled, Token
 from roost.gateway.foreign.effects import (
     Began,
     Decode,

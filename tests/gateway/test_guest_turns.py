@@ -10,14 +10,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 import pytest
 
-from roost.fleet.handover import HandoverSettings
-from roost.fleet.relay import RelaySettings
+from roost.fleet.nodes.handover import HandoverSettings
+from roost.fleet.streams.relay import RelaySettings
+from roost.gateway.conversations.infer import InferSettings
 from roost.gateway.foreign.address import read_nets
 from roost.gateway.foreign.guests import GuestSettings
 from roost.gateway.foreign.report import OfferSettings
 from roost.gateway.foreign.translator import ForeignSettings
-from roost.gateway.infer import InferSettings
-from roost.store.journal import Journal, JournalSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged
 from tests.gateway.fake_worker import (

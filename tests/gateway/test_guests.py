@@ -14,7 +14,7 @@ import pytest
 
 from roost.core.ids import NodeId
 from roost.errors import Failure
-from roost.fleet.workers import WorkerSettings
+from roost.fleet.nodes.workers import WorkerSettings
 from roost.gateway.assemble import open_gateway
 from roost.gateway.foreign.address import read_nets
 from roost.gateway.foreign.guests import GuestSettings

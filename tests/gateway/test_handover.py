@@ -10,12 +10,12 @@ import pytest
 
 from roost.core.ids import NodeId
 from roost.errors import Failure
-from roost.fleet.handover import HandoverSettings
+from roost.fleet.nodes.handover import HandoverSettings
 from roost.gateway.assemble import GatewaySettings
-from roost.gateway.infer import InferSettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.store.conversations.journal import Journal, JournalSettings
+from roost.store.conversations.transcripts import open_disk
 from roost.store.home import Home
-from roost.store.journal import Journal, JournalSettings
-from roost.store.transcripts import open_disk
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.puppet import Puppet, status

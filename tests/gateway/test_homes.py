@@ -10,10 +10,10 @@ from roost.core.events import Delta, Finished, Started, Usage
 from roost.core.fence import Life
 from roost.core.ids import NodeId
 from roost.core.request import ChatPrompt
-from roost.gateway.identity import IdentitySettings
-from roost.gateway.infer import InferSettings
-from roost.gateway.session_token import SessionKey
-from roost.store.journal import Journal, JournalSettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.gateway.turns.identity import IdentitySettings
+from roost.gateway.turns.session_token import SessionKey
+from roost.store.conversations.journal import Journal, JournalSettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged

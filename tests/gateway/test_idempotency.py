@@ -10,10 +10,10 @@ import pytest
 from roost.core.events import Delta, Failed, Finished, Started, Usage
 from roost.core.ids import RequestId, TenantId
 from roost.errors import Failure
-from roost.fleet.idempotency import Claim, IdempotencySettings
-from roost.fleet.relay import RelaySettings
 from roost.fleet.settings import FleetSettings
-from roost.gateway.repeats import Repeats
+from roost.fleet.streams.idempotency import Claim, IdempotencySettings
+from roost.fleet.streams.relay import RelaySettings
+from roost.gateway.replay.repeats import Repeats
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Client, Reply, Stage, ask, staged
 from tests.gateway.front.test_bridge import Wire, exchange_of

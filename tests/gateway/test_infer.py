@@ -12,10 +12,10 @@ import pytest
 from roost.core.events import Delta, Failed, Started
 from roost.core.request import ChatPrompt
 from roost.errors import Failure
-from roost.fleet.conversations import ConversationSettings
-from roost.fleet.relay import RelaySettings
-from roost.gateway.infer import InferSettings
-from roost.store.journal import Journal, JournalSettings
+from roost.fleet.conversations.registry import ConversationSettings
+from roost.fleet.streams.relay import RelaySettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Client, Reply, Stage, ask, staged

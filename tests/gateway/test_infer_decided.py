@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from roost.core.ids import RequestId, TenantId
-from roost.fleet.relay import RelaySettings
+from roost.fleet.streams.relay import RelaySettings
+from roost.gateway.conversations.infer import InferSettings
 from roost.gateway.front.access import Principal
 from roost.gateway.front.exchange import Exchange
 from roost.gateway.front.heads import Head
-from roost.gateway.infer import InferSettings
 from roost.gateway.routes import Call
-from roost.store.journal import Journal, JournalSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, ask, staged
 from tests.gateway.front.test_bridge import Wire

@@ -7,8 +7,8 @@ from typing import cast
 import msgspec
 
 from roost.core.events import Delta, Finished, Started, Usage
-from roost.gateway.infer import InferSettings
-from roost.store.journal import Journal, JournalSettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, ask, staged
 from tests.gateway.test_infer import PATH, RELAY, events, saying, texts, turn

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from roost.gateway.infer import InferSettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.store.conversations.journal import Journal, JournalSettings
+from roost.store.conversations.transcripts import open_disk
 from roost.store.home import Home
-from roost.store.journal import Journal, JournalSettings
-from roost.store.transcripts import open_disk
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, ask, staged
 from tests.gateway.test_infer import PATH, events, infer, joined, ran, saying, texts, turn

@@ -10,8 +10,8 @@ import pytest
 
 from roost.core.events import Delta, Finished, Started, Usage
 from roost.errors import Failure
-from roost.gateway.infer import InferSettings
-from roost.store.journal import Journal, JournalSettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.puppet import Puppet

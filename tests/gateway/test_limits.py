@@ -13,11 +13,11 @@ from roost.core.allowance import Account, Allowance
 from roost.core.events import Started
 from roost.core.ids import ModelId, TenantId
 from roost.errors import Failure
+from roost.gateway.conversations.infer import InferSettings
 from roost.gateway.front.access import Authorise, Fields, Principal, presented_key
-from roost.gateway.infer import InferSettings
-from roost.gateway.limiter import LimiterSettings
+from roost.gateway.turns.limiter import LimiterSettings
+from roost.store.credentials.usage import UsageStore
 from roost.store.home import Home
-from roost.store.usage import UsageStore
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged

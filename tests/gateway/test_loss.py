@@ -10,8 +10,8 @@ from roost.core.events import Delta, Failed, Finished, Started, Usage
 from roost.core.fence import Epoch, Fence
 from roost.core.request import ChatPrompt, Continuation
 from roost.errors import Failure
-from roost.gateway.infer import InferSettings
-from roost.store.journal import Journal, JournalSettings
+from roost.gateway.conversations.infer import InferSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged

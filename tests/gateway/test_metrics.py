@@ -11,7 +11,7 @@ from roost.core.events import Delta, Started
 from roost.core.ids import RuntimeId
 from roost.core.snapshots import DeviceView, MemoryReport
 from roost.errors import Failure
-from roost.fleet.relay import RelaySettings
+from roost.fleet.streams.relay import RelaySettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.puppet import MODEL, Puppet, status

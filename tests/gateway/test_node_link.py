@@ -9,7 +9,7 @@ import pytest
 
 from roost.core.events import Delta, PrefillProgress, Started
 from roost.core.ids import ModelId, NodeId
-from roost.fleet.relay import RelaySettings
+from roost.fleet.streams.relay import RelaySettings
 from roost.wire.heartbeat import LinkSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, ask, staged

@@ -12,8 +12,8 @@ from roost.core.ids import ModelId
 from roost.core.request import ChatPrompt, TextPrompt
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
+from roost.gateway.desk.staying import UNLOAD_WAIT_S
 from roost.gateway.front.access import Principal
-from roost.gateway.staying import UNLOAD_WAIT_S
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged
 from tests.gateway.puppet import MODEL, Puppet, status

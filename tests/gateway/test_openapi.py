@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from roost.gateway.addresses import ADDRESSES, TAGS, Address
+from roost.gateway.desk.addresses import ADDRESSES, TAGS, Address
+from roost.gateway.desk.openapi import document
+from roost.gateway.desk.pages import FILES
 from roost.gateway.front.access import Principal, by_digest
-from roost.gateway.openapi import document
-from roost.gateway.pages import FILES
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 
 DOCUMENT = json.loads(document())

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from roost.gateway.front.access import Authorise, Principal, by_digest
-from roost.gateway.pages import (
+from roost.gateway.desk.pages import (
     COORDINATOR,
     DOCS,
     FILES,
@@ -20,6 +19,7 @@ from roost.gateway.pages import (
     read_web,
     wants_json,
 )
+from roost.gateway.front.access import Authorise, Principal, by_digest
 from roost.gateway.routes import Places
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 

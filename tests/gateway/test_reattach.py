@@ -13,7 +13,7 @@ import pytest
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.ids import StreamId
 from roost.errors import Failure
-from roost.fleet.stream_log import ReattachSettings
+from roost.fleet.streams.stream_log import ReattachSettings
 from roost.gateway.assemble import GatewaySettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Client, Reply, Stage, ask, staged

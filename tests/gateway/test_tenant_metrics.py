@@ -10,7 +10,7 @@ from roost.core.allowance import Account, Allowance
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Fields, Principal, presented_key
-from roost.gateway.tenant_metrics import TenantMetrics
+from roost.gateway.watching.tenant_metrics import TenantMetrics
 from roost.observe.metrics import Metrics
 from tests.conftest import until
 from tests.gateway.conftest import Stage, ask, staged

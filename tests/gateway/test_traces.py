@@ -23,11 +23,11 @@ from roost.core.trace import Span as CoreSpan
 from roost.core.trace import Trace, TracingSettings
 from roost.errors import RoostError
 from roost.gateway.assemble import Kept, open_gateway
-from roost.gateway.traces import open_traces
+from roost.gateway.watching.traces import open_traces
 from roost.observe.metrics import Metrics
 from roost.observe.tracing import QUEUE_MAX, Tracer
+from roost.store.credentials.usage import UsageStore
 from roost.store.home import Home
-from roost.store.usage import UsageStore
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.test_operations import HELLO
@@ -172,7 +172,7 @@ def test_without_the_library_there_is_a_command_to_type() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from roost.core.trace import TracingSettings\n"
-        "from roost.gateway.traces import open_traces\n"
+        "from roost.gateway.watching.traces import open_traces\n"
         "open_traces(TracingSettings('http://127.0.0.1:9'), None)"
     )
     ended = subprocess.run(

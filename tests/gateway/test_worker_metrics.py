@@ -9,9 +9,9 @@ from roost.core.about import NodeAbout, RuntimeAbout, RuntimeVitals
 from roost.core.ids import RuntimeId
 from roost.core.machine import Memory, Processor
 from roost.core.snapshots import NodeStatus, SlotView
-from roost.fleet.oddities import Oddities, Oddity
-from roost.fleet.views import NodeView
-from roost.gateway.worker_metrics import WorkerMetrics
+from roost.fleet.watching.oddities import Oddities, Oddity
+from roost.fleet.watching.views import NodeView
+from roost.gateway.watching.worker_metrics import WorkerMetrics
 from roost.observe.metrics import Metrics
 from tests.conftest import until
 from tests.gateway.conftest import Stage, ask

@@ -6,7 +6,7 @@ from roost.backends.base import Telemetry
 from roost.core.about import BackendAbout, RuntimeAbout
 from roost.core.ids import RuntimeId
 from roost.errors import fail
-from roost.node.about import SLOW_S, Describer
+from roost.node.machine.about import SLOW_S, Describer
 from tests.node.kit import MODEL, Node
 from tests.node.tiny import TinyRuntime
 

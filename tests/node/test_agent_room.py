@@ -9,8 +9,8 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import LoadView, RuntimeView
 from roost.errors import Failure
 from roost.node.effects import Load, Send, Unload
-from roost.node.ledger import RoomSettings
-from roost.node.stays import LINGER_S
+from roost.node.models.ledger import RoomSettings
+from roost.node.models.stays import LINGER_S
 from roost.wire.messages import Refused
 from tests.node.kit import (
     ANSWER,

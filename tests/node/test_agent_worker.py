@@ -7,8 +7,8 @@ import msgspec
 from roost.backends.base import SavedState
 from roost.core.ids import TenantId
 from roost.node.effects import Effect, Forget, Park, Restore
-from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
+from roost.node.states.session_settings import SessionSettings
 from tests.node.kit import ANSWER, FIRST, LINK, MODEL, Node, offer, open_message, reason_of
 
 

@@ -14,7 +14,7 @@ from roost.core.choice import Choice, Found, Trait
 from roost.core.ids import ModelId
 from roost.core.model import Capabilities, Manifest
 from roost.errors import Failure, RoostError
-from roost.node.choosing import Chooser
+from roost.node.models.choosing import Chooser
 
 TRAITS = (
     Trait("llama_server", ("gguf",), {"cpu": 2}, Capabilities(chat=True)),

@@ -15,7 +15,7 @@ from roost.core.ids import ModelId
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, TextPrompt
 from roost.errors import RoostError, fail
-from roost.node.counters import Counters, weights_are_needed
+from roost.node.prompts.counters import Counters, weights_are_needed
 from roost.observe import logs
 from tests.conftest import until
 

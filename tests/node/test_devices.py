@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from roost.core.machine import Device
-from roost.node import bandwidth
-from roost.node.devices import devices
+from roost.node.machine import bandwidth
+from roost.node.machine.devices import devices
 
 MIB = 1024 * 1024
 

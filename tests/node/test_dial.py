@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from roost.errors import Failure, fail
-from roost.node.dial import DialSettings, keep_joined, wait_s
+from roost.node.joining.dial import DialSettings, keep_joined, wait_s
 from roost.observe import logs
 from roost.wire.link_tables import Close
 from roost.wire.memory import NodeConnection, memory_pair

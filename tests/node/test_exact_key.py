@@ -20,8 +20,8 @@ from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
 from roost.node.effects import Load, Unload
 from roost.node.loop import LoopSettings, NodeLoop
+from roost.node.models.shelf import Shelf, ShelfSettings
 from roost.node.settings import AgentSettings
-from roost.node.shelf import Shelf, ShelfSettings
 from roost.observe import logs
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello

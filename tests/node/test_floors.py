@@ -5,12 +5,12 @@ from __future__ import annotations
 from roost.core.ids import ModelId, RuntimeId
 from roost.node.desk import Outgoing
 from roost.node.effects import Unload
-from roost.node.floor import Floor
-from roost.node.floors import Floors
-from roost.node.pace import PaceSettings
-from roost.node.seating import Seating
-from roost.node.session_settings import SessionSettings
-from roost.node.sessions import Sessions
+from roost.node.slots.floor import Floor
+from roost.node.slots.floors import Floors
+from roost.node.slots.pace import PaceSettings
+from roost.node.slots.seating import Seating
+from roost.node.states.session_settings import SessionSettings
+from roost.node.states.sessions import Sessions
 
 ONE, TWO = RuntimeId("m/1"), RuntimeId("m/2")
 

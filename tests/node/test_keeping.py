@@ -11,17 +11,17 @@ from pathlib import Path
 import msgspec
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted import ScriptedBackend, ScriptedRuntime
-from roost.cli.state_parts import kept_of
+from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
+from roost.cli.parts.states import kept_of
 from roost.core.events import Finished, Started
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import SessionsView
 from roost.node.agent import Agent
-from roost.node.keeping import Keeper, KeepSettings
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
+from roost.node.states.keeping import Keeper, KeepSettings
+from roost.node.states.session_settings import SessionSettings
 from roost.observe import logs
 from roost.store.shelved import Found, reconcile
 from roost.store.states import read_label

@@ -16,7 +16,7 @@ from roost.backends.base import Runtime
 from roost.core.events import Failed
 from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
-from roost.node.ledger import RoomSettings
+from roost.node.models.ledger import RoomSettings
 from tests.conftest import Clock, until
 from tests.node.law import LawLaunch, node_of, settings
 

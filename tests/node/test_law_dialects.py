@@ -11,17 +11,17 @@ import msgspec
 import pytest
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted import ScriptedBackend
+from roost.backends.scripted.backend import ScriptedBackend
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.fleet.settings import FleetSettings
-from roost.gateway.infer import InferSettings
+from roost.gateway.conversations.infer import InferSettings
 from roost.node.agent import Agent
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.perform import Launch
 from roost.observe import logs
-from roost.store.journal import Journal, JournalSettings
+from roost.store.conversations.journal import Journal, JournalSettings
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.ids import RuntimeId
-from roost.node.ledger import Ledger, Room, RoomSettings
+from roost.node.models.ledger import Ledger, Room, RoomSettings
 
 A, B, C = RuntimeId("a"), RuntimeId("b"), RuntimeId("c")
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from roost.core.ids import RuntimeId
-from roost.node.ledger import Ledger, Room, RoomSettings
+from roost.node.models.ledger import Ledger, Room, RoomSettings
 
 MIN_RESIDENT_S = 5.0
 DEVICES = ("host", "cuda")

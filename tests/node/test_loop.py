@@ -15,10 +15,10 @@ from roost.core.about import BackendAbout
 from roost.core.events import Failed, Finished, Started, Usage
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.errors import Failure, fail
-from roost.node.about import Describer
 from roost.node.agent import Agent
-from roost.node.ledger import RoomSettings
 from roost.node.loop import LoopSettings, NodeLoop
+from roost.node.machine.about import Describer
+from roost.node.models.ledger import RoomSettings
 from roost.node.settings import AgentSettings
 from roost.observe import logs
 from roost.wire.link_tables import Close

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.core.machine import HugePages, Memory, Processor
-from roost.node import machine
+from roost.node.machine import machine
 
 BLOCK = """\
 processor	: {n}

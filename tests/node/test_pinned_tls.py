@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from roost.errors import RoostError, fail
-from roost.node.dial import DialSettings, keep_joined
-from roost.node.pinned_tls import pinned_context
-from roost.node.socket_connection import Address, dial
+from roost.node.joining.dial import DialSettings, keep_joined
+from roost.node.joining.pinned_tls import pinned_context
+from roost.node.joining.socket_connection import Address, dial
 from roost.observe import logs
-from roost.store.certificate import Certificate, own_certificate
+from roost.store.credentials.certificate import Certificate, own_certificate
 from roost.store.home import Home
 from roost.wire.link_tables import Close
 from roost.wire.memory import NodeConnection

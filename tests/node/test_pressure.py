@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.snapshots import PRESSURES, Pressure
-from roost.node.pressure import Change, Gauges, PressureSettings, Reading
+from roost.node.models.pressure import Change, Gauges, PressureSettings, Reading
 
 SETTINGS = PressureSettings()
 

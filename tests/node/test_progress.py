@@ -7,7 +7,7 @@ import math
 import pytest
 
 from roost.core.ids import RuntimeId
-from roost.node.progress import Progress
+from roost.node.models.progress import Progress
 
 ONE, TWO = RuntimeId("m/1"), RuntimeId("m/2")
 

@@ -10,9 +10,9 @@ from functools import partial
 
 from roost.core.snapshots import PullView
 from roost.errors import fail
-from roost.node.pulls import CANCELLED, FULL, VIEWS_MAX, WAITING_MAX, Puller
+from roost.node.models.pulls import CANCELLED, FULL, VIEWS_MAX, WAITING_MAX, Puller
 from roost.observe import logs
-from roost.store.pull import Watch
+from roost.store.pulling.pull import Watch
 from roost.wire.messages import Pull
 from tests.conftest import until
 

@@ -9,9 +9,9 @@ from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import DeviceView, MemoryReport, ModelOffer
 from roost.errors import Failure
 from roost.node.effects import Calibrate, Load, Pressed, Unload, Weigh
-from roost.node.ledger import RoomSettings
-from roost.node.pressure import Reading
-from roost.node.relief import Weights
+from roost.node.models.ledger import RoomSettings
+from roost.node.models.pressure import Reading
+from roost.node.models.relief import Weights
 from roost.wire.messages import Refused
 from tests.node.kit import FIRST, MODEL, OTHER, SETTINGS, Node, offer
 from tests.node.test_orders import order, seen

@@ -7,10 +7,10 @@ import pytest
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
-from roost.node.boarding import Clear
 from roost.node.effects import Load, Look
-from roost.node.ledger import RoomSettings
-from roost.node.residency import (
+from roost.node.models.boarding import Clear
+from roost.node.models.ledger import RoomSettings
+from roost.node.models.residency import (
     BackoffSettings,
     Ready,
     Residence,

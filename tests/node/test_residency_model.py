@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer, RuntimeState
 from roost.errors import Failure
-from roost.node.boarding import Clear
 from roost.node.effects import Load, Look, StreamKey
-from roost.node.ledger import RoomSettings
-from roost.node.residency import BackoffSettings, Ready, Residency, TellAll, Unavailable
+from roost.node.models.boarding import Clear
+from roost.node.models.ledger import RoomSettings
+from roost.node.models.residency import BackoffSettings, Ready, Residency, TellAll, Unavailable
 from tests.node.kit import key, offer
 
 MODELS = tuple(ModelId(name) for name in "abcd")

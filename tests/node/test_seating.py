@@ -8,10 +8,10 @@ from roost.backends.base import SavedState, SlotUse
 from roost.core.ids import SessionId
 from roost.core.snapshots import ModelOffer, SessionsView
 from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run, Unload
-from roost.node.parked import NOBODY
-from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
-from roost.node.worth import Worth
+from roost.node.states.parked import NOBODY
+from roost.node.states.session_settings import SessionSettings
+from roost.node.states.worth import Worth
 from tests.node.kit import ANSWER, FIRST, MODEL, Node, key, offer
 
 TOKEN_BYTES = 100

@@ -10,8 +10,8 @@ from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started,
 from roost.core.ids import SessionId, TenantId
 from roost.errors import Failure
 from roost.node.effects import Effect, Forget, Load, Park, Prepare, Restore, Run, Send, Stop, Unload
-from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
+from roost.node.states.session_settings import SessionSettings
 from tests.node.kit import FIRST, MODEL, Node, key, offer, reason_of
 
 TOKEN_BYTES = 100

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted import Script, ScriptedBackend
+from roost.backends.scripted.backend import Script, ScriptedBackend
 from roost.core.events import Finished, Started
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.node.agent import Agent
-from roost.node.keeping import KeepSettings
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.session_settings import SessionSettings
 from roost.node.settings import AgentSettings
+from roost.node.states.keeping import KeepSettings
+from roost.node.states.session_settings import SessionSettings
 from roost.observe import logs
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello

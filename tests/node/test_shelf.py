@@ -15,10 +15,10 @@ from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Capabilities, Manifest, ModelFile, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure, RoostError, fail
-from roost.node.shelf import Shelf, ShelfSettings, digest_of, reading_of
+from roost.node.models.shelf import Shelf, ShelfSettings, digest_of, reading_of
 from roost.store.calibration import Calibration
 from roost.store.home import Home
-from roost.store.inspection import digest
+from roost.store.models.inspection import digest
 from roost.store.paces import Paces
 from tests.node.tiny import TinyRuntime
 from tests.store.gguf_writer import tiny

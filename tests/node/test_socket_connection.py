@@ -20,8 +20,8 @@ from websockets.http11 import Request, Response
 from roost.core.ids import NodeId, StreamId
 from roost.errors import RoostError
 from roost.node.agent import Agent
+from roost.node.joining.socket_connection import Address, dial, link_url
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.socket_connection import Address, dial, link_url
 from roost.observe import logs
 from roost.wire.codec import decode_from_node, encode
 from roost.wire.memory import GatewayConnection

@@ -11,8 +11,8 @@ import pytest
 from roost.backends.base import Runtime
 from roost.core.events import Started
 from roost.core.ids import ModelId, RuntimeId
-from roost.node.keeping import KeepSettings
-from roost.node.session_settings import SessionSettings
+from roost.node.states.keeping import KeepSettings
+from roost.node.states.session_settings import SessionSettings
 from tests.backends.subjects import MODEL, fake_server
 from tests.conftest import until
 from tests.node.law import node_of, settings

@@ -7,8 +7,8 @@ import pytest
 
 from roost.core.events import Delta
 from roost.node.effects import Unload
-from roost.node.ledger import RoomSettings
-from roost.node.stays import LINGER_S, StaySettings
+from roost.node.models.ledger import RoomSettings
+from roost.node.models.stays import LINGER_S, StaySettings
 from tests.node.kit import ANSWER, FIRST, MODEL, OTHER, SETTINGS, Node, offer
 from tests.node.test_orders import order, runtime, seen
 

@@ -6,7 +6,7 @@ import os
 
 from roost.backends.base import Telemetry
 from roost.errors import fail
-from roost.node.telemetry import measure
+from roost.node.machine.telemetry import measure
 from tests.node.kit import MODEL
 from tests.node.tiny import TinyRuntime
 

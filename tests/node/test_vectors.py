@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.backends.base import Prepared, Runtime, StartSettings
-from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
-from roost.backends.scripted_vectors import vector
+from roost.backends.scripted.backend import Script, ScriptedBackend, ScriptedRuntime
+from roost.backends.scripted.vectors import vector
 from roost.core.engine import Mode
 from roost.core.events import Finished, Started, StreamEvent, Usage, Vectors
 from roost.core.ids import ModelId, NodeId, RuntimeId
@@ -24,7 +24,7 @@ from roost.core.vectors import numbers, packed
 from roost.node.agent import Agent
 from roost.node.effects import Load, Prepare, Run
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.vectors import BATCH_INPUTS, BATCH_TOKENS, batches
+from roost.node.prompts.vectors import BATCH_INPUTS, BATCH_TOKENS, batches
 from roost.observe import logs
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello, Refused

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from roost.backends.base import Prepared, Runtime
-from roost.backends.scripted import Script, ScriptedBackend, ScriptedRuntime
-from roost.backends.scripted_prompts import BOS
+from roost.backends.scripted.backend import Script, ScriptedBackend, ScriptedRuntime
+from roost.backends.scripted.prompts import BOS
 from roost.core.model import Manifest
 from roost.core.request import (
     ChatPrompt,
@@ -19,7 +19,7 @@ from roost.core.request import (
     TokensPrompt,
 )
 from roost.errors import RoostError
-from roost.node import vectors, words
+from roost.node.prompts import vectors, words
 from tests.backends.subjects import MODEL, key_of, settings_in
 
 HELLO = "naïve 😀"

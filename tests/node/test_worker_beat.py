@@ -14,9 +14,9 @@ import pytest
 
 from roost.core.worker import WorkerBeat, WorkerHealth
 from roost.errors import RoostError
-from roost.node.worker_beat import Beats, BeatSettings, read_place
+from roost.node.worker.beat import Beats, BeatSettings, read_place
 from roost.observe import logs
-from roost.store.certificate import own_certificate
+from roost.store.credentials.certificate import own_certificate
 from roost.store.home import Home
 from tests.conftest import until
 

@@ -8,10 +8,10 @@ import pytest
 
 from roost.core.ids import ModelId, TenantId
 from roost.core.snapshots import ModelOffer
-from roost.dialects.worker import PrefillAsked
-from roost.node.worker_desk import DeskSettings, WorkerDesk
-from roost.node.worker_link import WorkerLink
-from roost.node.worker_table import WorkerLimits, WorkerSession, WorkerTable
+from roost.dialects.system1.worker import PrefillAsked
+from roost.node.worker.desk import DeskSettings, WorkerDesk
+from roost.node.worker.link import WorkerLink
+from roost.node.worker.table import WorkerLimits, WorkerSession, WorkerTable
 from roost.observe import logs
 from roost.wire.memory import memory_pair
 from tests.conftest import until

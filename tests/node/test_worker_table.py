@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from roost.core.ids import ModelId, TenantId
 from roost.core.request import Message
 from roost.core.snapshots import ModelOffer
-from roost.node.worker_table import WorkerLimits, WorkerSession, WorkerTable
+from roost.node.worker.table import WorkerLimits, WorkerSession, WorkerTable
 
 ME, YOU = TenantId("key:me"), TenantId("key:you")
 MODEL = ModelId("m")

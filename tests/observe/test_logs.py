@@ -107,7 +107,7 @@ def _all_events() -> dict[str, str]:
     # Attributes such as `office.log` are declared in one file and used in others.
     names = _names_of_logs([node for source in shipped() for node in source.nodes])
     # One module passes on what others say, under whatever name.
-    saying = [source for source in shipped() if source.name != "roost.gateway.chronicle"]
+    saying = [source for source in shipped() if source.name != "roost.gateway.watching.chronicle"]
     return {event: s.path for s in saying for event in _events(s.nodes, names)}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, SessionId
-from roost.sim import aside_claims
-from roost.sim.checkers import check
+from roost.sim.claims import aside as aside_claims
+from roost.sim.claims.checkers import check
 from roost.sim.history import History, Kept, Move, Opened, Run, Trace, Trouble
 
 N = NodeId("n")

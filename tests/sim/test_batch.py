@@ -6,7 +6,7 @@ import pytest
 
 from roost.sim import batch
 from roost.sim.batch import Job
-from roost.sim.catalogue import CATALOGUE
+from roost.sim.mutants.catalogue import CATALOGUE
 from roost.sim.run import scenarios
 
 KNOWN = scenarios()

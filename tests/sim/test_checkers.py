@@ -10,17 +10,15 @@ from roost.core.events import Usage
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
-from roost.sim import (
-    allowance_claims,
-    aside_claims,
-    home_claims,
-    leave_claims,
-    room_claims,
-    share_claims,
-    short_claims,
-    stay_claims,
-)
-from roost.sim.checkers import CHECKERS, check
+from roost.sim.claims import allowances as allowance_claims
+from roost.sim.claims import aside as aside_claims
+from roost.sim.claims import homes as home_claims
+from roost.sim.claims import leaving as leave_claims
+from roost.sim.claims import room as room_claims
+from roost.sim.claims import sharing as share_claims
+from roost.sim.claims import shortening as short_claims
+from roost.sim.claims import staying as stay_claims
+from roost.sim.claims.checkers import CHECKERS, check
 from roost.sim.history import History, Opened, Ownership, Repeat, Rest, Run, Trace, Trouble
 
 ROOM_CLAIMS = {name for name, _, _ in room_claims.CLAIMS}

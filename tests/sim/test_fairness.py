@@ -10,7 +10,7 @@ from roost.sim.play import Parts, Stage
 from roost.sim.policies import percentile
 from roost.sim.run import scenarios
 from roost.sim.scenario import Scenario
-from roost.sim.workload import FLOOD
+from roost.sim.traffic.workload import FLOOD
 
 KNOWN = scenarios()
 USUAL_PER_S = 5.0

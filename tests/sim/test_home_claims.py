@@ -8,8 +8,8 @@ import pytest
 
 from roost.core.ids import NodeId
 from roost.errors import Failure
-from roost.sim import home_claims
-from roost.sim.checkers import check
+from roost.sim.claims import homes as home_claims
+from roost.sim.claims.checkers import check
 from roost.sim.history import History, Run, Trace, Trouble
 from tests.sim.test_checkers import A, B, history, trace, two_turns
 

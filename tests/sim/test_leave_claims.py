@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from roost.core.ids import NodeId
-from roost.sim import leave_claims
-from roost.sim.checkers import check
+from roost.sim.claims import leaving as leave_claims
+from roost.sim.claims.checkers import check
 from roost.sim.history import Cells, Drain, History, Run, Trace, Trouble
 from tests.sim.test_checkers import A, B, trace
 from tests.sim.test_talk_claims import two_turns

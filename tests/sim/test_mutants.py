@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roost.sim.catalogue import CATALOGUE, Mutant, found
+from roost.sim.mutants.catalogue import CATALOGUE, Mutant, found
 from roost.sim.run import scenarios
 
 KNOWN = scenarios()

@@ -8,12 +8,12 @@ import pytest
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import LoadView, ModelOffer, NodeStatus, RuntimeState, RuntimeView
-from roost.node.ledger import RoomSettings
-from roost.sim.checkers import check
+from roost.node.models.ledger import RoomSettings
+from roost.sim.claims.checkers import check
+from roost.sim.claims.room import CLAIMS
 from roost.sim.history import History, Opened, Residence, Trace, Trouble, Wish
-from roost.sim.outlook import Outlook, evicts, has_space, outlook, with_work
-from roost.sim.residents import Residents
-from roost.sim.room_claims import CLAIMS
+from roost.sim.node.outlook import Outlook, evicts, has_space, outlook, with_work
+from roost.sim.node.residents import Residents
 from tests.sim.test_checkers import A, B, history, trace
 
 M, N = ModelId("m"), ModelId("n")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from roost.sim import run
-from roost.sim.checkers import Violation
+from roost.sim.claims.checkers import Violation
 from roost.sim.play import Played, play
 
 KNOWN = run.scenarios()

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from roost.core.ids import SessionId
-from roost.sim.checkers import check
+from roost.sim.claims.checkers import check
+from roost.sim.claims.sharing import CLAIMS
 from roost.sim.history import History, Kept, Move
-from roost.sim.share_claims import CLAIMS
 from tests.sim.test_aside import LIFE, RUNTIME, history, run, trace
 
 COPY = SessionId(2)

@@ -8,10 +8,10 @@ import pytest
 
 from roost.core.ids import RequestId
 from roost.errors import Failure
-from roost.fleet.compacting import ASKED, MARK, CompactionSettings
-from roost.sim.checkers import check
+from roost.fleet.conversations.compacting import ASKED, MARK, CompactionSettings
+from roost.sim.claims.checkers import check
+from roost.sim.claims.shortening import CLAIMS
 from roost.sim.history import History, Shortened, Trace
-from roost.sim.short_claims import CLAIMS
 from tests.sim.test_checkers import history
 from tests.sim.test_talk_claims import turn
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
-from roost.sim.checkers import check
+from roost.sim.claims.checkers import check
+from roost.sim.claims.staying import CLAIMS
 from roost.sim.history import History, Ordered, Residence, Trouble, Weighing
-from roost.sim.stay_claims import CLAIMS
 
 A, M = NodeId("a"), ModelId("m")
 

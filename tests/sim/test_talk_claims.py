@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from roost.core.ids import ModelId, RequestId
-from roost.sim.checkers import check
+from roost.sim.claims.checkers import check
 from roost.sim.history import History, Opened, Rest, Run, Trace
 from tests.sim.test_checkers import TALK_CLAIMS, A, history, opened
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roost.errors import RoostError
-from roost.store.addresses import named_sha256, next_address, origin
+from roost.store.pulling.addresses import named_sha256, next_address, origin
 
 SHA = "a" * 64
 

@@ -12,11 +12,11 @@ from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
 from roost.core.pin import Pin
 from roost.errors import RoostError
 from roost.store.cache import KINDS, Disk, Entry, entries, purge
+from roost.store.conversations.transcripts import Shelf, open_disk
 from roost.store.files import lock_now
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from roost.store.scratch import scratch_folder
-from roost.store.transcripts import Shelf, open_disk
 from tests.store.gguf_writer import tiny
 
 WORDS = b"nobody should find this"

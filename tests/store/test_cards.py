@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from roost.backends.card_file import read_key
+from roost.backends.openai.card_file import read_key
 from roost.core.card import Once, Remote, Runner, is_card, read_card
 from roost.errors import RoostError
 from roost.store.home import Home
-from roost.store.models import Incoming, ModelStore
+from roost.store.models.registry import Incoming, ModelStore
 
 CARD = """
 backend = "command"

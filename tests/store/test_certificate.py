@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from roost.errors import RoostError
-from roost.store.certificate import (
+from roost.store.credentials.certificate import (
     Certificate,
     fingerprint_of,
     known_certificate,

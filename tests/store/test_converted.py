@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roost.store.converted import SEAL, seal, state_of
+from roost.store.models.converted import SEAL, seal, state_of
 
 
 @pytest.fixture

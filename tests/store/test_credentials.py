@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.store.credentials import TOKEN_PREFIX, hashed, matching, pinned, spell, unpinned
+from roost.store.credentials.secrets import TOKEN_PREFIX, hashed, matching, pinned, spell, unpinned
 
 
 def test_a_secret_is_its_prefix_and_64_digits() -> None:

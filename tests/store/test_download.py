@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from roost.errors import RoostError
-from roost.store.download import Got, Want, discard, fetch
-from roost.store.transfer import Limits
+from roost.store.pulling.download import Got, Want, discard, fetch
+from roost.store.pulling.transfer import Limits
 from tests.store.hub import Hub, Page, running_hub
 
 BODY = bytes(range(256)) * 1200

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from roost.core.allowance import Allowance
 from roost.core.ids import TenantId
 from roost.errors import RoostError
-from roost.store.credential_records import KeyRecord
-from roost.store.credentials import hashed, pinned
+from roost.store.credentials.fixed_keys import read_keys, read_tokens
+from roost.store.credentials.keys import KeyStore
+from roost.store.credentials.records import KeyRecord
+from roost.store.credentials.secrets import hashed, pinned
+from roost.store.credentials.tokens import TokenStore
 from roost.store.database import Database
-from roost.store.fixed_keys import read_keys, read_tokens
 from roost.store.home import Home
-from roost.store.keys import KeyStore
-from roost.store.tokens import TokenStore
 
 SECRET = "sk-very-secret-key-0001"
 DIGEST = hashlib.sha256(SECRET.encode()).hexdigest()

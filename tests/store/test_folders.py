@@ -10,7 +10,7 @@ import pytest
 
 from roost.errors import RoostError
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.errors import RoostError
-from roost.store import gguf, vocabulary
+from roost.store.models import gguf, vocabulary
 from tests.store.gguf_writer import TENSORS, Gguf, Tensor, Typed, metadata, text, tiny
 
 TINY = tiny()

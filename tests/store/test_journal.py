@@ -16,9 +16,9 @@ import pytest
 
 from roost.core.conversation import KeptConversation, SaidTurn, Summary
 from roost.errors import Failure
+from roost.store.conversations.journal import Journal, JournalSettings, Shelves
+from roost.store.conversations.transcripts import DAMAGED, Shelf, open_disk
 from roost.store.home import Home
-from roost.store.journal import Journal, JournalSettings, Shelves
-from roost.store.transcripts import DAMAGED, Shelf, open_disk
 from tests.store.test_transcripts import LARGE, key, said
 
 WAIT_S = 10.0
@@ -284,8 +284,8 @@ import sys
 from pathlib import Path
 from queue import Queue
 from roost.store.home import Home
-from roost.store.journal import Journal, JournalSettings
-from roost.store.transcripts import open_disk
+from roost.store.conversations.journal import Journal, JournalSettings
+from roost.store.conversations.transcripts import open_disk
 from tests.store.test_transcripts import said
 
 journal = Journal(open_disk(Home.open(Path(sys.argv[1])), 2**30), JournalSettings())

@@ -14,10 +14,10 @@ import pytest
 from roost.core.allowance import Allowance
 from roost.core.ids import TenantId
 from roost.errors import RoostError
-from roost.store.credential_records import KeyRecord, Share
+from roost.store.credentials.keys import KeyStore
+from roost.store.credentials.records import KeyRecord, Share
 from roost.store.database import Database
 from roost.store.home import Home
-from roost.store.keys import KeyStore
 
 
 @pytest.fixture

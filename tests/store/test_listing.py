@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.errors import RoostError
-from roost.store.listing import Listing, asks_agreement, not_agreed, read_listing
+from roost.store.pulling.listing import Listing, asks_agreement, not_agreed, read_listing
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 

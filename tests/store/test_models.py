@@ -12,8 +12,8 @@ import pytest
 
 from roost.errors import RoostError
 from roost.store.home import Home
-from roost.store.inspection import digest, take_stamp
-from roost.store.models import Incoming, ModelStore
+from roost.store.models.inspection import digest, take_stamp
+from roost.store.models.registry import Incoming, ModelStore
 from tests.store.gguf_writer import Typed, tiny
 
 STEPS = ("..", ".", "", "%2e%2e", "..%2f", "~", "/etc", "\0", "models", "x\n", "C:", "$HOME")

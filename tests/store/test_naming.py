@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.store.naming import candidate_ids, is_model_id
+from roost.store.models.naming import candidate_ids, is_model_id
 
 DIGEST = "sha256:0123456789abcdef"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from roost.errors import RoostError
-from roost.store.pieces import in_order, pieces_of, read_sums
-from roost.store.wheel_pieces import holds_model, join_pieces
+from roost.store.pulling.pieces import in_order, pieces_of, read_sums
+from roost.store.pulling.wheel_pieces import holds_model, join_pieces
 from tests.store.gguf_writer import tiny
 
 MODEL = tiny()

@@ -9,9 +9,9 @@ import pytest
 
 from roost.errors import RoostError
 from roost.store.home import Home
-from roost.store.inspection import check_unchanged, inspect
-from roost.store.models import ModelStore
-from roost.store.places import found_in, locate
+from roost.store.models.inspection import check_unchanged, inspect
+from roost.store.models.places import found_in, locate
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import Typed, shards, tiny
 
 

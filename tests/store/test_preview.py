@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from roost.errors import RoostError
-from roost.store.preview import preview_hub
-from roost.store.pull import PullSettings
-from roost.store.sources import HfSource
-from roost.store.transfer import Limits
+from roost.store.pulling.preview import preview_hub
+from roost.store.pulling.pull import PullSettings
+from roost.store.pulling.sources import HfSource
+from roost.store.pulling.transfer import Limits
 from tests.store.gguf_writer import Gguf, Tensor, Typed, metadata, shards, tiny
 from tests.store.hub import Hub, Page, running_hub
 

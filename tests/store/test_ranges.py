@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roost.store.ranges import Answer, Plan, Saved, can_resume, plan
+from roost.store.pulling.ranges import Answer, Plan, Saved, can_resume, plan
 
 SAVED = Saved("http://h/f", sha256="a" * 64, etag='"v1"', total=10)
 

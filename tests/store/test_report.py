@@ -7,7 +7,7 @@ import json
 import pytest
 
 from roost.errors import RoostError
-from roost.store.report import Wheel, explain, read_report
+from roost.store.pulling.report import Wheel, explain, read_report
 
 SHA = "a" * 64
 URL = "https://h/a.whl"

@@ -12,9 +12,9 @@ from roost.core.ids import TenantId
 from roost.core.request import Message, ToolCall
 from roost.core.response import KeptResponse
 from roost.errors import RoostError
+from roost.store.conversations.journal import Shelves
+from roost.store.conversations.transcripts import Shelf, open_disk, open_memory
 from roost.store.home import Home
-from roost.store.journal import Shelves
-from roost.store.transcripts import Shelf, open_disk, open_memory
 
 US, THEM = TenantId("us"), TenantId("them")
 ASKED = (Message("user", "q 歪"), Message("tool", "sun", call_id="c"))

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from roost.errors import RoostError
-from roost.store.sources import FileSource, HfSource, PypiSource, Source, lock_key, parse_source
+from roost.store.pulling.sources import (
+    FileSource,
+    HfSource,
+    PypiSource,
+    Source,
+    lock_key,
+    parse_source,
+)
 
 
 @pytest.mark.parametrize(

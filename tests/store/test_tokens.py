@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from roost.errors import RoostError
-from roost.store.credential_records import TokenRecord
-from roost.store.credentials import pinned
+from roost.store.credentials.records import TokenRecord
+from roost.store.credentials.secrets import pinned
+from roost.store.credentials.tokens import TokenStore
 from roost.store.database import Database
 from roost.store.home import Home
-from roost.store.tokens import TokenStore
 from tests.conftest import Clock
 
 

@@ -14,9 +14,9 @@ from roost.core.conversation import KeptConversation, SaidTurn, Summary
 from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
 from roost.core.pin import Pin
 from roost.errors import RoostError
+from roost.store.conversations.transcripts import DAMAGED, STEPS, Shelf, open_disk, open_memory
 from roost.store.home import Home
 from roost.store.schema import prepare
-from roost.store.transcripts import DAMAGED, STEPS, Shelf, open_disk, open_memory
 
 TENANT = TenantId("key:1")
 LARGE = 2**30

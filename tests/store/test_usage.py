@@ -8,8 +8,8 @@ import pytest
 
 from roost.core.allowance import Spent
 from roost.errors import RoostError
+from roost.store.credentials.usage import DAYS_KEPT, UsageStore
 from roost.store.home import Home
-from roost.store.usage import DAYS_KEPT, UsageStore
 
 TODAY = 20_787
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.store.validity import ends_at
+from roost.store.credentials.validity import ends_at
 
 
 def element(tag: int, content: bytes) -> bytes:

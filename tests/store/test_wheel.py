@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from roost.errors import RoostError
-from roost.store.wheel import Extracted, extract_model
+from roost.store.pulling.wheel import Extracted, extract_model
 from tests.store.gguf_writer import shards, tiny
 
 

@@ -11,7 +11,7 @@ from anthropic import Anthropic
 from openai import OpenAI
 
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import Typed, tiny
 from tests.system.processes import Roost
 

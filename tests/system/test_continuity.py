@@ -17,9 +17,9 @@ import pytest
 
 from roost.bench.drills.talking import Facts
 from roost.bench.drills.told import Told, lie
-from roost.cli.fleet import held
+from roost.cli.verbs.fleet import held
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.smollm2 import smollm2_path
 from tests.system.conftest import Start
 from tests.system.processes import Roost, fetch, wait

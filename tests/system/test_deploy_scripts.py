@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from roost.cli import main
-from roost.store.credentials import unpinned
+from roost.store.credentials.secrets import unpinned
 from tests.source import ROOT
 from tests.system.processes import Roost, fetch, gone, wait
 

@@ -12,7 +12,7 @@ from ollama import ResponseError
 from openai import BadRequestError, OpenAI
 
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import Typed, tiny
 from tests.system.conftest import MODEL, Start
 

@@ -14,7 +14,7 @@ import pytest
 from openai import APIError, APIStatusError, BadRequestError, OpenAI
 
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.children import runs, seen
 from tests.gemma3 import gemma3_path
 from tests.smollm2 import smollm2_path
@@ -58,7 +58,7 @@ def patient(client: OpenAI) -> OpenAI:
 def programs(roost: Roost) -> list[psutil.Process]:
     """The processes that run a model, without their shims."""
     told = seen(roost.descendants(), lambda one: (one, one.cmdline()))
-    return [one for one, line in told if "roost.backends.llama_child" in line and _is_program(line)]
+    return [one for one, line in told if "roost.backends.llama.child" in line and _is_program(line)]
 
 
 def _is_program(line: list[str]) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from roost.cli import main
-from roost.store.certificate import own_certificate
+from roost.store.credentials.certificate import own_certificate
 from roost.store.home import Home
 from tests.system.processes import BEYOND, Roost
 

@@ -13,7 +13,7 @@ import pytest
 from openai import OpenAI
 
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import Typed, tiny
 from tests.system.conftest import MODEL, Start
 from tests.system.processes import Roost, fetch, wait

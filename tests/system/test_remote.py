@@ -11,11 +11,11 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from roost.backends.base import StartSettings
-from roost.backends.openai_http import OpenaiHttp
+from roost.backends.openai.openai_http import OpenaiHttp
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.errors import RoostError
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.system.conftest import MODEL, Start
 from tests.system.processes import Roost, fetch

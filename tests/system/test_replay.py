@@ -16,7 +16,7 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.smollm2 import smollm2_path
 from tests.system.conftest import MODEL, Start
 from tests.system.processes import Roost, fetch, wait

@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from roost.cli import main
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.children import seen
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, wait
@@ -56,7 +56,7 @@ def typed(served: Roost, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def programs(roost: Roost) -> list[psutil.Process]:
     """The processes that run a model, without their shims."""
     told = seen(roost.descendants(), lambda one: (one, one.cmdline()))
-    lines = ((one, line) for one, line in told if "roost.backends.llama_child" in line)
+    lines = ((one, line) for one, line in told if "roost.backends.llama.child" in line)
     return [one for one, line in lines if not any(word.endswith("shim.py") for word in line)]
 
 

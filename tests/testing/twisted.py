@@ -21,7 +21,7 @@ from roost.backends.base import (
     States,
     Telemetry,
 )
-from roost.backends.scripted import ScriptedBackend, ScriptedRuntime
+from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, StreamEvent
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.request import GenerateRequest, Sampling

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from roost.store.credentials.keys import KeyStore
 from roost.store.database import Database
 from roost.store.home import Home
-from roost.store.keys import KeyStore
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 from tests.store.gguf_writer import Typed, tiny
 from tests.system.processes import Roost, get, wait
 from tests.web.browser import Browser, Visitor, chromium

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roost.gateway.pages import read_web
+from roost.gateway.desk.pages import read_web
 
 pytestmark = [pytest.mark.web, pytest.mark.slow, pytest.mark.timeout(180)]
 TESTS = Path(__file__).parent / "js"

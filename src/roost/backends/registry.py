@@ -31,43 +31,43 @@ from roost.errors import fail
 
 
 def _llama_server(llama_server_path: str) -> Backend:
-    from roost.backends.llama_server import LlamaServer
+    from roost.backends.llama.server import LlamaServer
 
     return LlamaServer(llama_server_path or None)
 
 
 def _scripted(_llama_server_path: str) -> Backend:
-    from roost.backends.scripted import ScriptedBackend
+    from roost.backends.scripted.backend import ScriptedBackend
 
     return ScriptedBackend()
 
 
 def _command(_llama_server_path: str) -> Backend:
-    from roost.backends.command import Command
+    from roost.backends.programs.command import Command
 
     return Command()
 
 
 def _command_once(_llama_server_path: str) -> Backend:
-    from roost.backends.command_once import CommandOnce
+    from roost.backends.programs.command_once import CommandOnce
 
     return CommandOnce()
 
 
 def _openai_http(_llama_server_path: str) -> Backend:
-    from roost.backends.openai_http import OpenaiHttp
+    from roost.backends.openai.openai_http import OpenaiHttp
 
     return OpenaiHttp()
 
 
 def _vllm(_llama_server_path: str) -> Backend:
-    from roost.backends.vllm import Vllm
+    from roost.backends.openai.vllm import Vllm
 
     return Vllm()
 
 
 def _omlx(_llama_server_path: str) -> Backend:
-    from roost.backends.omlx import Omlx
+    from roost.backends.openai.omlx import Omlx
 
     return Omlx()
 
@@ -103,7 +103,7 @@ def _hosted(
     """Host the `LIBRARY` of this module, under the module's own name."""
 
     def make_hosted(_llama_server_path: str) -> Backend:
-        from roost.backends.host import Hosted
+        from roost.backends.hosted.host import Hosted
 
         return Hosted(importlib.import_module(module).LIBRARY)
 
@@ -134,10 +134,10 @@ _ENTRIES: dict[str, _Entry] = {
     "openai_http": _Entry(
         _openai_http, _own, ("openai_http",), {"cpu": 1}, EXTERNAL, external=True
     ),
-    **_hosted("roost.backends.transformers", ("safetensors",), _TRANSFORMERS),
-    **_hosted("roost.backends.mlx", ("safetensors",), _MLX),
-    **_hosted("roost.backends.onnx_genai", ("onnx",), _ONNX),
-    **_hosted("roost.backends.toy", ("toy",), {"cpu": 1}),
+    **_hosted("roost.backends.libraries.transformers", ("safetensors",), _TRANSFORMERS),
+    **_hosted("roost.backends.libraries.mlx", ("safetensors",), _MLX),
+    **_hosted("roost.backends.libraries.onnx_genai", ("onnx",), _ONNX),
+    **_hosted("roost.backends.libraries.toy", ("toy",), {"cpu": 1}),
 }
 CLASSES = {name: entry.class_ for name, entry in _ENTRIES.items()}
 HOSTED = tuple(name for name, entry in _ENTRIES.items() if entry.hosts)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from roost.backends.host_frames import Load
+from roost.backends.hosted.frames import Load
 
 if TYPE_CHECKING:
-    from roost.backends.host_engine import Bare
+    from roost.backends.hosted.engine import Bare
 
 
 class Work(msgspec.Struct, frozen=True):

@@ -28,14 +28,14 @@ from roost.core.ids import ConversationKey, ModelId, NodeId, RequestId, RuntimeI
 from roost.core.pin import Pin
 from roost.core.request import Message, Terms
 from roost.core.snapshots import ModelOffer, NodeStatus, RuntimeView
-from roost.fleet.affinity import chain
-from roost.fleet.conversations import Conversations, ConversationSettings, conversation_key
+from roost.fleet.choice.affinity import chain
+from roost.fleet.conversations.registry import Conversations, ConversationSettings, conversation_key
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch
 from roost.fleet.settings import FleetSettings
+from roost.store.conversations.journal import Journal, JournalSettings, Shelves
+from roost.store.conversations.transcripts import open_disk
 from roost.store.home import Home
-from roost.store.journal import Journal, JournalSettings, Shelves
-from roost.store.transcripts import open_disk
 
 TENANT = TenantId("key:bench")
 ANSWER = "word " * 200

@@ -29,7 +29,7 @@ from roost.core.events import Delta, Finished
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, Sampling, TokensPrompt
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 
 CTX, BATCH = 1024, 128
 MB = 1_000_000

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted import Script, ScriptedBackend
+from roost.backends.scripted.backend import Script, ScriptedBackend
 from roost.bench.loads import EVENTS
 from roost.core.fence import Life
 from roost.core.ids import ModelId, NodeId, RuntimeId, TenantId
@@ -26,14 +26,14 @@ from roost.fleet.settings import FleetSettings
 from roost.gateway.assemble import GatewaySettings, open_gateway
 from roost.gateway.front.access import ANYONE, Fields, Principal, by_digest
 from roost.gateway.front.limits import FrontLimits, Listener
-from roost.gateway.generation import GenerationSettings
 from roost.gateway.loop import run
 from roost.gateway.node_link import GatewayLinkSettings
+from roost.gateway.turns.generation import GenerationSettings
 from roost.node.agent import Agent
-from roost.node.dial import DialSettings, keep_joined
+from roost.node.joining.dial import DialSettings, keep_joined
+from roost.node.joining.socket_connection import Address, dial
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.settings import AgentSettings
-from roost.node.socket_connection import Address, dial
 from roost.observe import logs
 from roost.wire.messages import VERSION, Hello
 

@@ -16,8 +16,8 @@ from time import process_time
 import msgspec
 
 from roost.backends.base import Prepared
-from roost.backends.host_answer import Answer
-from roost.backends.host_frames import Began, Over, Said, Splitter, Step, Word, pack
+from roost.backends.hosted.answer import Answer
+from roost.backends.hosted.frames import Began, Over, Said, Splitter, Step, Word, pack
 from roost.bench.numbers import calibration
 from roost.core.ids import ModelId
 from roost.core.request import GenerateRequest, TextPrompt

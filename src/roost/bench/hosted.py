@@ -24,7 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from roost.backends.base import Prepared, Runtime, SlotUse, StartSettings
-from roost.backends.host_frames import Load
+from roost.backends.hosted.frames import Load
 from roost.backends.registry import HOSTED, look, make, traits
 from roost.bench.bare import Work
 from roost.bench.drills.report import Check, Report, at_least, table
@@ -33,7 +33,7 @@ from roost.core.events import Finished
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, Sampling, TokensPrompt
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 
 STREAMS = 4
 CTX, BATCH = 512, 128

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from roost.backends.shim import parent_death_call
+from roost.backends.processes.shim import parent_death_call
 
 GATEWAY_CORE, LOAD_CORE = 0, 1
-LLAMA_CHILD = b"roost.backends.llama_child"
+LLAMA_CHILD = b"roost.backends.llama.child"
 
 
 def pinned(

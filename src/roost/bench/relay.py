@@ -11,7 +11,7 @@ import hashlib
 import sys
 
 from roost.core.ids import TenantId
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.access import Principal, by_digest
 from roost.gateway.front.limits import Listener
 from roost.gateway.loop import run

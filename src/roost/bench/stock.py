@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from roost.backends.llama_argv import Launch
-from roost.backends.llama_child import serve, stock_of
+from roost.backends.llama.argv import Launch
+from roost.backends.llama.child import serve, stock_of
 from roost.bench.drills.stage import Stage, until
 from roost.bench.processes import end, free_port, pinned, python
 

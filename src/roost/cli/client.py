@@ -14,7 +14,7 @@ import msgspec
 from roost.cli import options
 from roost.errors import REASONS as CATALOGUE
 from roost.errors import RoostError, fail
-from roost.node.pinned_tls import pinned_context
+from roost.node.joining.pinned_tls import pinned_context
 from roost.text.screen import in_one_line
 
 if TYPE_CHECKING:

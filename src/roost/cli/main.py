@@ -96,7 +96,7 @@ def run(arguments: list[str]) -> int:
 def _run_verb(verb: str, arguments: list[str]) -> int:
     from roost.errors import Fault, RoostError
 
-    module = cast("Verb", import_module(f"roost.cli.{verb}"))
+    module = cast("Verb", import_module(f"roost.cli.verbs.{verb}"))
     try:
         return module.main(arguments)
     except RoostError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.dialects.openai_options import ReplyOptions
+from roost.dialects.openai.options import ReplyOptions
 
 
 class Choice(msgspec.Struct, frozen=True):

@@ -12,20 +12,20 @@ from typing import Literal
 
 from roost.core.ids import ModelId, RequestId
 from roost.errors import Failure, Fault
-from roost.fleet import refusals
 from roost.fleet.calls import Call, Calls, Stopped, Stopper
+from roost.fleet.choice.leases import Lease, Leases
+from roost.fleet.choice.prospects import Prospects
+from roost.fleet.choice.routing import Dice
 from roost.fleet.deadlines import Deadlines
 from roost.fleet.effects import Answer, Effect, Report, Waiting, Withdraw
-from roost.fleet.leases import Lease, Leases
-from roost.fleet.line import Entry, Line, News
-from roost.fleet.prospects import Prospects
-from roost.fleet.receipts import Receipts
-from roost.fleet.registry import Registry
+from roost.fleet.line import refusals
+from roost.fleet.line.line import Entry, Line, News
+from roost.fleet.line.waits import Waits
+from roost.fleet.nodes.registry import Registry
 from roost.fleet.retrying import Recovery
-from roost.fleet.routing import Dice
 from roost.fleet.settings import FleetSettings
-from roost.fleet.views import QueueView
-from roost.fleet.waits import Waits
+from roost.fleet.watching.receipts import Receipts
+from roost.fleet.watching.views import QueueView
 
 Timer = tuple[Literal["queue", "request"], RequestId]
 

@@ -11,9 +11,9 @@ from roost.core.events import Started
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId
 from roost.core.request import Terms
 from roost.errors import Failure
+from roost.fleet.choice.routing import Choice
 from roost.fleet.effects import Placement
-from roost.fleet.routing import Choice
-from roost.fleet.said import Said
+from roost.fleet.streams.said import Said
 
 Stopper = Literal["client", "operator", "deadline", "drain", "loss"]
 Phase = Literal["queued", "waiting", "prefill", "decode"]

@@ -8,10 +8,10 @@ from typing import Literal
 from roost.core.ids import NodeId, RequestId
 from roost.core.snapshots import LinkState
 from roost.errors import Failure, Fault
-from roost.fleet import refusals
 from roost.fleet.books import Books, Timer
 from roost.fleet.calls import Call
 from roost.fleet.effects import Disconnect, Report
+from roost.fleet.line import refusals
 from roost.fleet.retrying import LOSSES, verdict
 
 Again = Literal["request_retried", "request_cut"]

@@ -10,48 +10,48 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from roost.core.trace import TracingSettings
-from roost.dialects.infer_views import Caps
+from roost.dialects.system1.infer_views import Caps
 from roost.errors import Failure
 from roost.fleet.coordinator import Coordinator
-from roost.fleet.handover import HandoverSettings
-from roost.fleet.idempotency import IdempotencySettings
+from roost.fleet.nodes.handover import HandoverSettings
 from roost.fleet.settings import FleetSettings, followed
-from roost.fleet.stream_log import ReattachSettings
-from roost.fleet.telemetry import TelemetrySettings
-from roost.gateway.admin import Admin
-from roost.gateway.archive import Archive, ArchiveSettings
-from roost.gateway.compactor import Compactor
-from roost.gateway.control import Control
-from roost.gateway.conversation_views import ConversationViews
-from roost.gateway.description import Description
-from roost.gateway.failures import MESSAGES, errors_under
+from roost.fleet.streams.idempotency import IdempotencySettings
+from roost.fleet.streams.stream_log import ReattachSettings
+from roost.fleet.watching.telemetry import TelemetrySettings
+from roost.gateway.conversations.archive import Archive, ArchiveSettings
+from roost.gateway.conversations.compactor import Compactor
+from roost.gateway.conversations.infer import Infer, InferSettings
+from roost.gateway.conversations.infer_outlet import errors_by_path
+from roost.gateway.conversations.responses import ROOT as RESPONSES
+from roost.gateway.conversations.responses import Responses
+from roost.gateway.conversations.views import ConversationViews
+from roost.gateway.desk.admin import Admin
+from roost.gateway.desk.control import Control
+from roost.gateway.desk.description import Description
+from roost.gateway.desk.ollama import OllamaViews
+from roost.gateway.desk.operations import Operations
+from roost.gateway.desk.ordering import Ordering
+from roost.gateway.desk.pages import COORDINATOR, DOCS, HOME, Pages, WebFile, read_web
+from roost.gateway.desk.state_desk import StateDesk
 from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone, origins
 from roost.gateway.front.guard import guarded
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.server import Front, open_front
-from roost.gateway.generation import Generation, GenerationSettings
 from roost.gateway.handover import Handovers
-from roost.gateway.identity import Identity, IdentitySettings
-from roost.gateway.infer import Infer, InferSettings
-from roost.gateway.infer_outlet import errors_by_path
-from roost.gateway.lifelines import Lifelines
-from roost.gateway.limiter import Limiter, LimiterSettings, UsageKeeper
 from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
 from roost.gateway.node_socket import SocketConnection
-from roost.gateway.ollama import OllamaViews
-from roost.gateway.operations import Operations
-from roost.gateway.ordering import Ordering
-from roost.gateway.pages import COORDINATOR, DOCS, HOME, Pages, WebFile, read_web
-from roost.gateway.reattach import Reattach
-from roost.gateway.responses import ROOT as RESPONSES
-from roost.gateway.responses import Responses
+from roost.gateway.replay.lifelines import Lifelines
+from roost.gateway.replay.reattach import Reattach
 from roost.gateway.routes import Places, Routes
-from roost.gateway.state_desk import StateDesk
 from roost.gateway.tasks import Tasks
-from roost.gateway.traces import open_traces
+from roost.gateway.turns.failures import MESSAGES, errors_under
+from roost.gateway.turns.generation import Generation, GenerationSettings
+from roost.gateway.turns.identity import Identity, IdentitySettings
+from roost.gateway.turns.limiter import Limiter, LimiterSettings, UsageKeeper
+from roost.gateway.watching.traces import open_traces
 from roost.gateway.worker_views import WorkerViews
 from roost.observe import logs
 from roost.observe.metrics import Metrics
@@ -59,8 +59,8 @@ from roost.wire.messages import LINK_PATH
 
 if TYPE_CHECKING:
     from roost.gateway.front.asgi import Receive, Scope, Send
-    from roost.store.journal import Journal
-    from roost.store.usage import UsageStore
+    from roost.store.conversations.journal import Journal
+    from roost.store.credentials.usage import UsageStore
     from roost.wire.memory import GatewayConnection
 
 

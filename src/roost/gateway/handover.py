@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 
 from roost.core.pin import Pin
 from roost.core.request import ChatPrompt, GenerateRequest, Terms
-from roost.fleet.affinity import chain
-from roost.fleet.compacting import past_of
-from roost.fleet.compaction import Asked
-from roost.fleet.handover import Emptied, Handover, HandoverSettings, Move
-from roost.fleet.relay import Relay, RelaySettings
-from roost.gateway.request_ids import RequestIds
-from roost.gateway.turn import Turn
+from roost.fleet.choice.affinity import chain
+from roost.fleet.conversations.compacting import past_of
+from roost.fleet.conversations.compaction import Asked
+from roost.fleet.nodes.handover import Emptied, Handover, HandoverSettings, Move
+from roost.fleet.streams.relay import Relay, RelaySettings
+from roost.gateway.turns.request_ids import RequestIds
+from roost.gateway.turns.turn import Turn
 
 if TYPE_CHECKING:
     from roost.core.conversation import KeptConversation
     from roost.core.ids import RequestId, TenantId
     from roost.errors import Failure
-    from roost.fleet.relay_effects import RelayEffect
-    from roost.gateway.archive import Archive
-    from roost.gateway.compactor import Compactor
-    from roost.gateway.infer import Infer
+    from roost.fleet.streams.relay_effects import RelayEffect
+    from roost.gateway.conversations.archive import Archive
+    from roost.gateway.conversations.compactor import Compactor
+    from roost.gateway.conversations.infer import Infer
     from roost.gateway.mind import Mind
 
 DIALECT = "handover"

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from roost.fleet import refusals
-from roost.fleet.abilities import Abilities, mode_of
-from roost.fleet.happenings import Happenings
-from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
-from roost.gateway import accounts, perform
+from roost.fleet.choice.abilities import Abilities, mode_of
+from roost.fleet.line import refusals
+from roost.fleet.watching.happenings import Happenings
+from roost.fleet.watching.telemetry import Ended, Telemetry, TelemetrySettings
+from roost.gateway import perform
 from roost.gateway.alarm import Alarm
-from roost.gateway.chronicle import Chronicle
-from roost.gateway.limiter import Limiter, LimiterSettings
-from roost.gateway.watch import Watch
+from roost.gateway.turns import accounts
+from roost.gateway.turns.limiter import Limiter, LimiterSettings
+from roost.gateway.watching.chronicle import Chronicle
+from roost.gateway.watching.watch import Watch
 
 if TYPE_CHECKING:
     from roost.core.events import Finished, Started
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from roost.fleet.effects import Effect
     from roost.fleet.settings import FleetSettings
     from roost.gateway.node_link import NodeLink, Ticket
-    from roost.gateway.traces import Traces
-    from roost.gateway.turn import Turn
+    from roost.gateway.turns.turn import Turn
+    from roost.gateway.watching.traces import Traces
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
     from roost.wire.messages import Refused, Released, Status

@@ -13,8 +13,8 @@ import msgspec
 from roost.core.fence import Epoch, Fence, Life
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure, RoostError
-from roost.fleet.oddities import Oddities
-from roost.fleet.report_news import ReportNews
+from roost.fleet.nodes.report_news import ReportNews
+from roost.fleet.watching.oddities import Oddities
 from roost.wire.codec import FRAME_MAX_BYTES
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from roost.core.snapshots import RuntimeView
     from roost.fleet.effects import Dispatch
-    from roost.gateway.turn import Turn
+    from roost.gateway.turns.turn import Turn
     from roost.wire.memory import GatewayConnection
 
 

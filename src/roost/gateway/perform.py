@@ -19,8 +19,8 @@ from roost.fleet.effects import (
 if TYPE_CHECKING:
     from roost.core.ids import NodeId, RequestId
     from roost.gateway.node_link import NodeLink
-    from roost.gateway.turn import Turn
-    from roost.gateway.watch import Watch
+    from roost.gateway.turns.turn import Turn
+    from roost.gateway.watching.watch import Watch
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
 

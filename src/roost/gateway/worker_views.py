@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from roost.dialects.infer_views import (
+from roost.dialects.system1.infer_views import (
     Caps,
     Holdings,
     Worker,
@@ -21,7 +21,7 @@ from roost.gateway.front.rendering import JSON_BODY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roost.fleet.views import NodeView
+    from roost.fleet.watching.views import NodeView
     from roost.gateway.foreign.guests import Guests
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes

@@ -11,8 +11,8 @@ from roost.core.request import EmbedPrompt, mode_for
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node import refusals
-from roost.node.boarding import no_model
 from roost.node.desk import Desk
+from roost.node.models.boarding import no_model
 from roost.node.settings import AgentSettings
 from roost.wire.messages import Open
 

@@ -20,18 +20,18 @@ from roost.core.about import NodeAbout
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer, PullView
 from roost.node.agent import Agent
-from roost.node.counters import Counters
 from roost.node.effects import Effect
 from roost.node.inbox import Inbox
-from roost.node.keeping import Keeper, KeepSettings
-from roost.node.parked import Kept
+from roost.node.machine.scales import Calibration, Probe, ScalesSettings
+from roost.node.machine.telemetry import measure
+from roost.node.models.pulls import Puller
+from roost.node.models.relief import Weights
 from roost.node.perform import Check, Hands, Launch, Report, perform
-from roost.node.pulls import Puller
+from roost.node.prompts.counters import Counters
 from roost.node.refusals import DRAINING
-from roost.node.relief import Weights
-from roost.node.scales import Calibration, Probe, ScalesSettings
+from roost.node.states.keeping import Keeper, KeepSettings
+from roost.node.states.parked import Kept
 from roost.node.statistics import AgentStatistics
-from roost.node.telemetry import measure
 from roost.observe.logs import Log
 from roost.store.shelved import Found
 from roost.wire.heartbeat import LinkSettings

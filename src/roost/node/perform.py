@@ -17,10 +17,7 @@ from roost.backends.base import Prepared, Runtime, SavedState
 from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
-from roost.node import vectors
 from roost.node.agent import Agent
-from roost.node.cold import VOCABULARY
-from roost.node.counters import Count, weights_are_needed
 from roost.node.effects import (
     Calibrate,
     Demote,
@@ -44,8 +41,11 @@ from roost.node.effects import (
 )
 from roost.node.inbox import Inbox
 from roost.node.jobs import Job
-from roost.node.keeping import Keeper, KeepSettings
-from roost.node.scales import Scales
+from roost.node.machine.scales import Scales
+from roost.node.prompts import vectors
+from roost.node.prompts.cold import VOCABULARY
+from roost.node.prompts.counters import Count, weights_are_needed
+from roost.node.states.keeping import Keeper, KeepSettings
 from roost.observe.logs import Log
 from roost.wire.messages import Cancel, Events, FromGateway, FromNode, Refused
 from roost.wire.pump import Pump

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.node.ledger import RoomSettings
-from roost.node.pace import PaceSettings
-from roost.node.pressure import PressureSettings
-from roost.node.reporter import ReportSettings
-from roost.node.residency import BackoffSettings
-from roost.node.session_settings import SessionSettings
-from roost.node.stays import StaySettings
+from roost.node.joining.reporter import ReportSettings
+from roost.node.models.ledger import RoomSettings
+from roost.node.models.pressure import PressureSettings
+from roost.node.models.residency import BackoffSettings
+from roost.node.models.stays import StaySettings
+from roost.node.slots.pace import PaceSettings
+from roost.node.states.session_settings import SessionSettings
 
 
 class AgentSettings(msgspec.Struct, frozen=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from roost.core.snapshots import LoadView, RuntimeView
-from roost.node.boarding import known_bytes
-from roost.node.residency import Residence
+from roost.node.models.boarding import known_bytes
+from roost.node.models.residency import Residence
 from roost.node.workshop import Workshop
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from roost.sim.catalogue import CATALOGUE, found
+from roost.sim.mutants.catalogue import CATALOGUE, found
 from roost.sim.play import Played, play
 from roost.sim.scenario import Scenario
 

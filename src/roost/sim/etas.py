@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from roost.fleet.effects import Effect, Waiting
-from roost.sim.front import Front
-from roost.sim.ledger import Ledger
+from roost.sim.gateway.front import Front
+from roost.sim.gateway.ledger import Ledger
 from roost.sim.parts import FrontParts
 from roost.sim.play import Parts, Stage
 from roost.sim.policies import EQUAL, UNEQUAL, percentile

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from roost.core.ids import NodeId
-from roost.sim.front import Front
+from roost.sim.gateway.front import Front
 from roost.sim.history import History, Trouble
 from roost.sim.network import Network
+from roost.sim.node.worker import Worker
 from roost.sim.scenario import Fault, FaultKind, Scenario
-from roost.sim.worker import Worker
 from roost.sim.world import Action, World
 
 GATEWAY = NodeId("gateway")

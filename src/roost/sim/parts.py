@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from roost.fleet.allowances import Allowances
 from roost.fleet.coordinator import Coordinator
-from roost.fleet.relay import Relay, RelaySettings
-from roost.fleet.said import Said
-from roost.sim.handovers import MakeHandover
-from roost.sim.talks import MakeTalks, TalkParts
+from roost.fleet.line.allowances import Allowances
+from roost.fleet.streams.relay import Relay, RelaySettings
+from roost.fleet.streams.said import Said
+from roost.sim.gateway.handovers import MakeHandover
+from roost.sim.gateway.talks import MakeTalks, TalkParts
 
 RelayMaker: TypeAlias = Callable[[RelaySettings, bool, float, Said | None], Relay]
 

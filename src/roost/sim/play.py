@@ -9,35 +9,35 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import ModelOffer
-from roost.fleet.allowances import Allowances, AllowanceSettings
-from roost.fleet.compacting import CompactionSettings
-from roost.fleet.compaction import Compaction
-from roost.fleet.conversations import Conversations, ConversationSettings
+from roost.fleet.choice.routing import Dice
+from roost.fleet.conversations.compacting import CompactionSettings
+from roost.fleet.conversations.compaction import Compaction
+from roost.fleet.conversations.registry import Conversations, ConversationSettings
 from roost.fleet.coordinator import Coordinator
-from roost.fleet.handover import Handover
-from roost.fleet.relay import Relay, RelaySettings
-from roost.fleet.routing import Dice
-from roost.fleet.said import Said
+from roost.fleet.line.allowances import Allowances, AllowanceSettings
+from roost.fleet.nodes.handover import Handover
 from roost.fleet.settings import FleetSettings
+from roost.fleet.streams.relay import Relay, RelaySettings
+from roost.fleet.streams.said import Said
 from roost.node.agent import Agent
-from roost.node.ledger import RoomSettings
-from roost.node.pace import PaceSettings
+from roost.node.models.ledger import RoomSettings
+from roost.node.models.stays import StaySettings
 from roost.node.settings import AgentSettings
-from roost.node.stays import StaySettings
-from roost.sim.checkers import Violation, check
+from roost.node.slots.pace import PaceSettings
+from roost.sim.claims.checkers import Violation, check
 from roost.sim.faults import AFTERMATH_S, Faults
-from roost.sim.front import Front
-from roost.sim.handovers import MakeHandover
+from roost.sim.gateway.front import Front
+from roost.sim.gateway.handovers import MakeHandover
+from roost.sim.gateway.ledger import Ledger
+from roost.sim.gateway.talks import MakeTalks, TalkParts, Talks
 from roost.sim.history import History, Rest
-from roost.sim.ledger import Ledger
 from roost.sim.network import Network
-from roost.sim.operators import Operators
+from roost.sim.node.steward import MB
+from roost.sim.node.worker import Worker, WorkerSpec
 from roost.sim.parts import FrontParts, RelayMaker
 from roost.sim.scenario import Scenario
-from roost.sim.steward import MB
-from roost.sim.talks import MakeTalks, TalkParts, Talks
-from roost.sim.worker import Worker, WorkerSpec
-from roost.sim.workload import ClientParts, Workload
+from roost.sim.traffic.operators import Operators
+from roost.sim.traffic.workload import ClientParts, Workload
 from roost.sim.world import World
 
 HOSTED = "hosted"

@@ -7,16 +7,16 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from roost.core.allowance import Allowance
-from roost.fleet.allowances import AllowanceSettings
-from roost.fleet.compacting import CompactionSettings
-from roost.fleet.conversations import ConversationSettings
-from roost.fleet.idempotency import IdempotencySettings
-from roost.fleet.relay import RelaySettings
+from roost.fleet.conversations.compacting import CompactionSettings
+from roost.fleet.conversations.registry import ConversationSettings
+from roost.fleet.line.allowances import AllowanceSettings
 from roost.fleet.settings import FleetSettings
-from roost.fleet.stream_log import ReattachSettings
-from roost.node.session_settings import SessionSettings
+from roost.fleet.streams.idempotency import IdempotencySettings
+from roost.fleet.streams.relay import RelaySettings
+from roost.fleet.streams.stream_log import ReattachSettings
+from roost.node.states.session_settings import SessionSettings
 from roost.sim.costs import Costs, Distances
-from roost.sim.tape import Tape
+from roost.sim.traffic.tape import Tape
 
 Span: TypeAlias = tuple[float, float]
 Count: TypeAlias = tuple[int, int]

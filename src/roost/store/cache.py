@@ -17,13 +17,13 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from roost.errors import RoostError, fail
+from roost.store.conversations.transcripts import Shelf, open_disk
 from roost.store.files import lock_now, translated
 from roost.store.home import Home
-from roost.store.models import IMPORT, IMPORTING
-from roost.store.naming import is_model_id
+from roost.store.models.naming import is_model_id
+from roost.store.models.registry import IMPORT, IMPORTING
 from roost.store.schema import explained
 from roost.store.scratch import LOCK, PREFIX, is_settled
-from roost.store.transcripts import Shelf, open_disk
 
 Kind: TypeAlias = Literal["chat-kv", "chat-history", "downloads", "logs", "orphans", "temp"]
 HISTORY: Kind = "chat-history"

@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from roost.cli.dashboard.actions import NOT_ADMIN, NOTHING, Action
-from roost.cli.dashboard.app import NAMES, Details, Question, TopApp
+from roost.cli.dashboard.app import NAMES, Details, Looked, Question, Rows, TopApp
 from roost.cli.dashboard.feed import Feed
-from roost.cli.dashboard.source import DemoSource
+from roost.cli.dashboard.source import DemoSource, Look
 from roost.errors import RoostError, fail
 from tests.cli.dashboard.kit import DONE, FEED, OBSERVED, STREAMING, WAITING, with_rows
 from tests.conftest import until
@@ -207,6 +207,16 @@ async def test_what_cannot_be_done_is_said() -> None:
         words = "No request of this id is known."
         await until(lambda: words in seat.toasts(), what="it is told why not")
         assert scene.done == []
+
+
+async def test_what_comes_while_the_page_is_taken_down_is_left() -> None:
+    """A timer, a look and a new width may come when nothing is there any more to write on."""
+    async with seated(Scene()) as seat:
+        await shown(seat, "1 run")
+        await seat.app.screen_stack[0].remove_children()
+        seat.app.post_message(Looked(Look(FEED, None)))
+        seat.app.post_message(Rows.Widened("requests"))
+        await seat.press("space")
 
 
 async def test_a_gateway_that_is_gone_and_comes_back() -> None:

@@ -12,9 +12,9 @@ from roost.cli.dashboard.demo import CATCH_UP_S, QUEUE_MAX, DemoFleet
 from roost.cli.dashboard.feed import Feed, Row
 from roost.cli.dashboard.source import feed_of
 from roost.errors import RoostError
-from roost.fleet.happenings import SHOWN, Happening
-from roost.fleet.telemetry import RowView
-from roost.fleet.views import NodeView
+from roost.fleet.watching.happenings import SHOWN, Happening
+from roost.fleet.watching.telemetry import RowView
+from roost.fleet.watching.views import NodeView
 
 
 def played(seconds: float, seed: int = 7) -> DemoFleet:

@@ -13,7 +13,7 @@ import uvloop
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.server import check_certificate, open_front
-from roost.store.certificate import Certificate, own_certificate
+from roost.store.credentials.certificate import Certificate, own_certificate
 from roost.store.home import Home
 from tests.gateway.front.asgi_kit import send_json
 from tests.gateway.front.conftest import GET, Client, opened

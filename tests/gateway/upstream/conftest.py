@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from roost.fleet.upstream_effects import PoolView
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.effects import PoolView
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.access import Authorise, anyone
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.upstream.gateway import (

@@ -8,7 +8,7 @@ import socket
 import msgspec
 import pytest
 
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.loop import run
 from roost.gateway.upstream.passage import PassageLimits
 from tests.conftest import Eventually, until

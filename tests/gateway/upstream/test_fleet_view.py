@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.cli.fleet import row
+from roost.cli.verbs.fleet import row
 from roost.core.ids import NodeId
-from roost.fleet.upstream_effects import PoolView, ServerView
-from roost.fleet.upstream_pool import PoolSettings
-from roost.fleet.views import NodeView
+from roost.fleet.upstream.effects import PoolView, ServerView
+from roost.fleet.upstream.pool import PoolSettings
+from roost.fleet.watching.views import NodeView
 from roost.gateway.upstream.fleet_view import UpstreamFleet, fleet_view
 from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import FakeServer, chat, fleet, get, hang

@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from roost.core.ids import TenantId
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.access import Principal, by_digest
 from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import (

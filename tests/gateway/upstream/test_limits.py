@@ -6,7 +6,7 @@ import msgspec
 
 from roost.core.allowance import Account, Allowance
 from roost.core.ids import TenantId
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.access import Authorise, Fields, Principal
 from roost.gateway.upstream.gateway import UpstreamSettings
 from tests.conftest import until

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.upstream.gateway import UpstreamSettings
 from roost.gateway.upstream.models import (
     LIST_MAX_BYTES,

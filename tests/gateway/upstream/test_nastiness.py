@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.limits import FrontLimits
 from roost.gateway.loop import run
 from roost.gateway.upstream.passage import PassageLimits

@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from roost.fleet.relay import Outcome
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.streams.relay import Outcome
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.limits import FrontLimits
 from tests.conftest import Eventually, until
 from tests.gateway.upstream.conftest import (

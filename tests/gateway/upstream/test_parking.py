@@ -7,10 +7,10 @@ import asyncio
 import msgspec
 import pytest
 
-from roost.cli import drain, undrain
+from roost.cli.verbs import drain, undrain
 from roost.core.ids import TenantId
 from roost.errors import Failure
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.access import Fields, Principal, presented_key
 from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import FakeServer, answer, chat, fleet, hang

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.upstream.targets import Target
 from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import (

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import (
     EVENT,

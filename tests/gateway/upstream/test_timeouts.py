@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from roost.fleet.upstream_pool import PoolSettings
+from roost.fleet.upstream.pool import PoolSettings
 from tests.conftest import Eventually, until
 from tests.gateway.upstream.conftest import (
     BODY,

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from functools import partial
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted import Script, ScriptedBackend
+from roost.backends.scripted.backend import Script, ScriptedBackend
 from roost.bench.drills.tiny_model import NAME
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import ModelOffer
 from roost.gateway.loop import run
 from roost.node.agent import Agent
-from roost.node.dial import DialSettings, keep_joined
+from roost.node.joining.dial import DialSettings, keep_joined
+from roost.node.joining.socket_connection import Address, dial
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.settings import AgentSettings
-from roost.node.socket_connection import Address, dial
 from roost.observe import logs
 from roost.wire.messages import VERSION, Hello
 

@@ -23,12 +23,12 @@ from typing import Self, TypeVar
 import msgspec
 
 from roost.backends.base import LOG_MAX_BYTES, LOGS_KEPT
-from roost.backends.child import SHIM
+from roost.backends.processes.child import SHIM
 from roost.bench.drills.report import Check, Report
 from roost.bench.drills.tiny_model import NAME, tiny_model
 from roost.bench.processes import end
 from roost.store.home import Home
-from roost.store.models import ModelStore
+from roost.store.models.registry import ModelStore
 
 START_S = 60.0
 HELD_S = 10.0

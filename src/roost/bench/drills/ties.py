@@ -15,8 +15,8 @@ from roost.bench.drills.asking import Chat, ask, scripted
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.report import Report, at_least, at_most, table
 from roost.bench.drills.stage import Stage
-from roost.fleet.upstream_effects import Granted
-from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
+from roost.fleet.upstream.effects import Granted
+from roost.fleet.upstream.pool import PoolSettings, UpstreamPool
 
 MEMBERS = 3
 SIGMAS = 4.0

@@ -197,7 +197,8 @@ class TopApp(App[None]):
 
     def on_rows_widened(self, message: Rows.Widened) -> None:
         """Fill one table anew."""
-        self._fill(next(one for one in self._page.tables if one.name == message.table))
+        if self._there:
+            self._fill(next(one for one in self._page.tables if one.name == message.table))
 
     def _on_second(self) -> None:
         if self._gone:
@@ -219,7 +220,14 @@ class TopApp(App[None]):
                 self._rates.append(feed.tokens_per_s)
         self._draw()
 
+    @property
+    def _there(self) -> bool:
+        """Whether there is a page to write on: timers and looks outlive it for a moment at the end."""
+        return bool(self.screen_stack and self.screen_stack[0].query("#title"))
+
     def _draw(self) -> None:
+        if not self._there:
+            return
         standing = Standing(
             self._source.url,
             self._gone,

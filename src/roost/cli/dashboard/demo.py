@@ -23,14 +23,14 @@ from roost.core.snapshots import (
     SlotView,
 )
 from roost.errors import fail
-from roost.fleet.happenings import Happenings
-from roost.fleet.hints import Hints
-from roost.fleet.telemetry import Ended, Telemetry, TelemetrySettings
-from roost.fleet.tenant_views import by_tenant
-from roost.fleet.views import NodeView, QueueView
+from roost.fleet.watching.happenings import Happenings
+from roost.fleet.watching.hints import Hints
+from roost.fleet.watching.telemetry import Ended, Telemetry, TelemetrySettings
+from roost.fleet.watching.tenant_views import by_tenant
+from roost.fleet.watching.views import NodeView, QueueView
 
 if TYPE_CHECKING:
-    from roost.fleet.happenings import Level
+    from roost.fleet.watching.happenings import Level
 
 GIB = 1024**3
 STEP_S = 0.1

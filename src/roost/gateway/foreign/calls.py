@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.dialects.worker_calls import Denied, Said, read_denied, read_said
+from roost.dialects.system1.worker_calls import Denied, Said, read_denied, read_said
 from roost.errors import Failure
 from roost.gateway.foreign.effects import Began, Ended, Heard, Lost, Pieces
 from roost.gateway.upstream.client import ClientLimits, ConnectionPool, UpstreamConnection

@@ -11,8 +11,8 @@ import msgspec
 
 from roost.core.ids import ModelId, StreamId
 from roost.core.request import Sampling
-from roost.dialects.worker import Mode
-from roost.dialects.worker_calls import Denied, Prefilled, Said
+from roost.dialects.system1.worker import Mode
+from roost.dialects.system1.worker_calls import Denied, Prefilled, Said
 from roost.errors import Failure
 from roost.wire.messages import FromNode
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from roost.core.ids import NodeId, StreamId
-from roost.dialects.worker_calls import (
+from roost.dialects.system1.worker_calls import (
     Denied,
     decode_body,
     prefill_body,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.core.ids import NodeId
-from roost.dialects.heartbeat import ACK, Skew, read_heartbeat
-from roost.dialects.infer_views import NO_ANSWER, Held, Worker, read_held, system_1_worker
+from roost.dialects.system1.heartbeat import ACK, Skew, read_heartbeat
+from roost.dialects.system1.infer_views import NO_ANSWER, Held, Worker, read_held, system_1_worker
 from roost.errors import Failure, RoostError, fail
-from roost.fleet.workers import (
+from roost.fleet.nodes.workers import (
     Join,
     Leave,
     Refresh,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roost.core.worker import WorkerBeat
-    from roost.fleet.workers import WorkerLine
+    from roost.fleet.nodes.workers import WorkerLine
     from roost.gateway.front.access import Authorise
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes

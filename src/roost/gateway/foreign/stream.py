@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias
 from roost.core.events import Delta, StreamEvent, merge_deltas
 from roost.core.ids import StreamId
 from roost.core.request import ChatPrompt, Message
-from roost.dialects.worker import Mode
-from roost.dialects.worker_calls import Prefilled
+from roost.dialects.system1.worker import Mode
+from roost.dialects.system1.worker_calls import Prefilled
 from roost.gateway.foreign.effects import ForeignEffect, Pause, Resume, Say
 from roost.gateway.foreign.sessions import ForeignSession
 from roost.wire.messages import Events, Open, Released

@@ -21,10 +21,10 @@ from roost.core.events import Failed, Finished, Started, Usage
 from roost.core.ids import StreamId
 from roost.core.snapshots import NodeStatus
 from roost.core.worker import WorkerBeat
-from roost.dialects.worker import Mode
-from roost.dialects.worker_calls import Denied, Over, Prefilled, Said, Token, new_prompt
+from roost.dialects.system1.worker import Mode
+from roost.dialects.system1.worker_calls import Denied, Over, Prefilled, Said, Token, new_prompt
 from roost.errors import Failure
-from roost.fleet.affinity import chain, extend
+from roost.fleet.choice.affinity import chain, extend
 from roost.gateway.foreign.effects import (
     Began,
     Decode,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roost.core.ids import TenantId
-from roost.dialects.openai_errors import error_body as openai_error
+from roost.dialects.openai.errors import error_body as openai_error
 from roost.errors import Failure
 from roost.gateway.front.access import Asked, Authorise, Gate, Principal
 from roost.gateway.front.asgi import App, Headers, Receive, Scope, Send, Sent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.dialects.openai_errors import error_body as openai_error
+from roost.dialects.openai.errors import error_body as openai_error
 from roost.errors import Failure
 from roost.gateway.front.asgi import Headers, Scope, Send
 from roost.gateway.front.rendering import ErrorBody, failure_headers

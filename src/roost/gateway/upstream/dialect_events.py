@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.dialects.anthropic_errors import error_json as anthropic_error
-from roost.dialects.openai_errors import error_json as openai_error
+from roost.dialects.anthropic.errors import error_json as anthropic_error
+from roost.dialects.openai.errors import error_json as openai_error
 from roost.errors import Failure
 
 OPENAI, ANTHROPIC, RESPONSES = "openai", "anthropic", "responses"

@@ -8,8 +8,8 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import LinkState, ModelOffer
-from roost.fleet.upstream_effects import Health, PoolView, ServerView
-from roost.fleet.views import NodeView
+from roost.fleet.upstream.effects import Health, PoolView, ServerView
+from roost.fleet.watching.views import NodeView
 
 _STATES: dict[Health, LinkState] = {"healthy": "alive", "unhealthy": "dead", "unknown": "suspect"}
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.fleet.upstream_pool import PoolSettings, UpstreamPool
-from roost.gateway.failures import errors_under
+from roost.fleet.upstream.pool import PoolSettings, UpstreamPool
+from roost.gateway.desk.operations import DRAIN, change_node, sees_tenants
+from roost.gateway.desk.pages import HOME, Pages, WebFile, read_web
 from roost.gateway.front.access import Authorise, Gate, allowed, anyone, origins
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.defects import report
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.front.server import Front, open_front
-from roost.gateway.limiter import Limiter, LimiterSettings
-from roost.gateway.operations import DRAIN, change_node, sees_tenants
-from roost.gateway.pages import HOME, Pages, WebFile, read_web
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
+from roost.gateway.turns.failures import errors_under
+from roost.gateway.turns.limiter import Limiter, LimiterSettings
 from roost.gateway.upstream.client import ClientLimits
 from roost.gateway.upstream.fleet_view import fleet_view, server_view
 from roost.gateway.upstream.passage import PassageLimits
@@ -33,7 +33,7 @@ from roost.observe import logs
 from roost.observe.metrics import CONTENT_TYPE, Metrics
 
 if TYPE_CHECKING:
-    from roost.fleet.views import NodeView
+    from roost.fleet.watching.views import NodeView
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True):

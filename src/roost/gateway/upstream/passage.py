@@ -15,12 +15,12 @@ import msgspec
 
 from roost.core.request import Terms
 from roost.errors import Failure, Fault
-from roost.fleet.refusals import deadline
-from roost.fleet.relay import Outcome
-from roost.fleet.upstream_effects import Granted, Lease
+from roost.fleet.line.refusals import deadline
+from roost.fleet.streams.relay import Outcome
+from roost.fleet.upstream.effects import Granted, Lease
 from roost.gateway.front.defects import failure_of
 from roost.gateway.front.rendering import Headers
-from roost.gateway.timeouts import TIMEOUT_HEADER, left_ms
+from roost.gateway.turns.timeouts import TIMEOUT_HEADER, left_ms
 from roost.gateway.upstream.answers import CUT, Answer, BodyAnswer, EventsAnswer
 from roost.gateway.upstream.headers import is_events, reply_headers, request_head
 from roost.gateway.upstream.models import renamed

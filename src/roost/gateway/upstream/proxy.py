@@ -7,10 +7,10 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from roost.dialects.openai_errors import model_not_found
+from roost.dialects.openai.errors import model_not_found
 from roost.errors import Failure, RoostError
-from roost.fleet.relay import Outcome
-from roost.fleet.upstream_effects import (
+from roost.fleet.streams.relay import Outcome
+from roost.fleet.upstream.effects import (
     Forgotten,
     Granted,
     HealthChanged,
@@ -19,10 +19,10 @@ from roost.fleet.upstream_effects import (
     Refused,
     StallChanged,
 )
-from roost.fleet.upstream_pool import UpstreamPool
+from roost.fleet.upstream.pool import UpstreamPool
 from roost.gateway.front.rendering import JSON_BODY
-from roost.gateway.limiter import Limiter, LimiterSettings
-from roost.gateway.timeouts import TIMEOUT_HEADER, asked_timeout_s
+from roost.gateway.turns.limiter import Limiter, LimiterSettings
+from roost.gateway.turns.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.upstream.models import NO_ALIASES, Listed, merged, named_model
 from roost.gateway.upstream.passage import Passage, PassageLimits
 from roost.gateway.upstream.routes import MODELS, ROUTES, ProxyRoute

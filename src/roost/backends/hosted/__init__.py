@@ -1,0 +1,1 @@
+"""SHELL: libraries in a process of their own: frames, rounds, runs."""

@@ -1,0 +1,1 @@
+"""VALUE: the libraries that are hosted: what each is, and its adapter in the child."""

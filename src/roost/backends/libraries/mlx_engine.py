@@ -1,0 +1,172 @@
+"""SHELL: MLX in a hosted child: each slot has a cache of its own, steps are taken in turn.
+
+The library's own generators draw for themselves and compute a token ahead; here a step is one call
+of the model, so that a run can be left between two tokens and its slot holds what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from roost.backends.hosted.drawing import Logits, defaults_of, logits_of
+from roost.backends.hosted.engine import CannotLoad, Running
+from roost.backends.hosted.frames import Load, Loaded, Run
+from roost.backends.hosted.hf_texts import Texts
+from roost.backends.hosted.stepping import Speaker, steps
+
+if TYPE_CHECKING:
+    import mlx.nn
+
+DTYPES = ("bfloat16", "float16", "float32")
+DEVICES = {"": "", "cpu": "cpu", "mps": "gpu", "cuda": "gpu"}
+"""Devices by the names that the library has for them."""
+
+
+class Generation(msgspec.Struct, frozen=True):
+    """What `generation_config.json` says of ends and sampling; see `drawing.Defaults`."""
+
+    eos_token_id: int | tuple[int, ...] | None = None
+    do_sample: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+
+
+class Config(msgspec.Struct, frozen=True):
+    """What `config.json` says of ends and size, of a text model inside another one too."""
+
+    eos_token_id: int | tuple[int, ...] | None = None
+    vocab_size: int = 0
+    max_position_embeddings: int = 0
+    text_config: Config | None = None
+
+
+class _Held:
+    """What a slot holds: tokens, and the model's cache of exactly these; see `stepping.Held`."""
+
+    def __init__(self, model: mlx.nn.Module) -> None:
+        self.tokens: list[int] = []
+        self._model = model
+        self._cache: list[object] | None = None
+
+    def back_to(self, size: int) -> int:
+        """Cut the cache back, or begin a new one where it cannot be: windows have forgotten."""
+        from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
+
+        surplus = len(self.tokens) - size
+        if surplus and size and self._cache and can_trim_prompt_cache(self._cache):
+            trim_prompt_cache(self._cache, surplus)
+        elif surplus or not size:
+            size, self._cache = 0, None
+        del self.tokens[size:]
+        return size
+
+    def step(self, tokens: tuple[int, ...]) -> Logits:
+        """Compute tokens behind what the slot holds.
+
+        Of a batch only the last token's logits are wanted, and those of a whole batch cost a third
+        of it: so the others are computed without.
+        """
+        import mlx.core as mx
+        from mlx_lm.models.cache import make_prompt_cache
+
+        if self._cache is None:
+            self._cache = make_prompt_cache(self._model)
+        if len(tokens) > 1:
+            self._model(mx.array([tokens[:-1]]), cache=self._cache)
+            mx.eval([getattr(layer, "state") for layer in self._cache])  # noqa: B009
+        found = self._model(mx.array([tokens[-1:]]), cache=self._cache)[0, -1]
+        logits = logits_of(found.astype(mx.float32))
+        self.tokens += tokens
+        return logits
+
+
+class MlxEngine:
+    """One model in memory."""
+
+    def __init__(self, model: mlx.nn.Module, config: Config, folder: Path, order: Load) -> None:
+        import mlx_lm
+
+        texts, told = _texts(folder), _generation(folder)
+        ends = frozenset((*_many(told.eos_token_id), *_many(config.eos_token_id)))
+        self._speaker = Speaker(texts, ends, defaults_of(told), order.batch)
+        self._slots = [_Held(model) for _ in range(order.slots)]
+        most = config.max_position_embeddings or order.ctx
+        ctx = min(order.ctx or most, most)
+        build = f"mlx-lm {mlx_lm.__version__}"
+        self.loaded = Loaded(ctx, config.vocab_size, texts.bos, texts.longest_bytes, build)
+
+    def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
+        """Tokenise a piece; see `host_engine.Engine`."""
+        return self._speaker.texts.tokenize(piece, special=special)
+
+    def run(self, job: Run) -> Running:
+        """Compute the prompt, then speak; see `host_engine.Engine`."""
+        return steps(job, self._slots[job.slot], self._speaker)
+
+
+def load(order: Load, on_progress: Callable[[float], None]) -> MlxEngine:
+    """Load a folder; see `host_engine.Loader`. Memory tells how far it is while it is read."""
+    import mlx.core as mx
+    from mlx_lm.utils import load_model
+
+    on_progress(0.05)
+    folder = Path(order.path).parent
+    _choose_device(order.device)
+    if order.dtype and order.dtype not in DTYPES:
+        raise CannotLoad(f"MLX computes in {', '.join(DTYPES)}: see --dtype.")
+    try:
+        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=Config)
+        # Never code out of the folder: that is its default, and said for whoever reads this.
+        model, _ = load_model(folder, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        why = f"MLX cannot load this folder ({type(error).__name__}); the log says more."
+        raise CannotLoad(why) from error
+    if order.dtype:
+        model.set_dtype(getattr(mx, order.dtype))
+    mx.eval(model.parameters())
+    on_progress(0.9)
+    return MlxEngine(model, config.text_config or config, folder, order)
+
+
+def _choose_device(wanted: str) -> None:
+    """Compute there; raises `CannotLoad` for what is not there."""
+    import mlx.core as mx
+
+    name = DEVICES.get(wanted)
+    there = mx.metal.is_available() or mx.cuda.is_available()
+    if name is None or (name == "gpu" and not there):
+        raise CannotLoad(f"There is no {wanted} device for MLX here: see --device.")
+    if name:
+        mx.set_default_device(getattr(mx, name))
+
+
+def _many(told: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    if told is None:
+        return ()
+    return told if isinstance(told, tuple) else (told,)
+
+
+def _generation(folder: Path) -> Generation:
+    """Read what the folder says of sampling; most do, and none has to."""
+    try:
+        data = (folder / "generation_config.json").read_bytes()
+        return msgspec.json.decode(data, type=Generation)
+    except FileNotFoundError:
+        return Generation()
+    except (OSError, msgspec.DecodeError) as error:
+        raise CannotLoad("The folder's generation_config.json cannot be read.") from error
+
+
+def _texts(folder: Path) -> Texts:
+    try:
+        return Texts((folder / "tokenizer.json").read_text("utf-8"))
+    except OSError:
+        raise CannotLoad("The folder has no tokenizer.json, by which it is streamed.") from None
+    except ValueError as error:
+        raise CannotLoad(str(error)) from None

@@ -1,0 +1,1 @@
+"""SHELL: llama.cpp's own server, as a child or a binary."""

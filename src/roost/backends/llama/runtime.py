@@ -1,0 +1,251 @@
+"""SHELL: a running llama.cpp server as a runtime: prepare, stream, cancel, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from roost.backends import checks
+from roost.backends.base import Prepared, Ranked, SlotUse, StartSettings, Telemetry
+from roost.backends.hosted.formats import Formats
+from roost.backends.llama.answer import Timings
+from roost.backends.llama.embed import LlamaEmbedder
+from roost.backends.llama.http import Lost
+from roost.backends.llama.link import Link
+from roost.backends.llama.places import remove_folder
+from roost.backends.llama.rank import LlamaRanker
+from roost.backends.llama.states import LlamaStates
+from roost.backends.llama.stream import Stream
+from roost.backends.rates import learned
+from roost.backends.rendering.prompts import PromptLimits, Prompts
+from roost.backends.rendering.renderer import Renderer
+from roost.core.events import StreamEvent
+from roost.core.model import Capabilities, RuntimeKey
+from roost.core.request import ChatPrompt, GenerateRequest
+from roost.errors import RoostError, fail
+
+CLAIMS = Capabilities(
+    chat=True,
+    completion=True,
+    embeddings=True,
+    rerank=True,
+    streaming=True,
+    concurrent_streams=True,
+    cancel=True,
+    sessions=True,
+    state=True,
+    prefix_cache=True,
+    json_schema=True,
+    grammar=True,
+    logit_bias=True,
+    logprobs=True,
+    exact_token_count=True,
+    seed=True,
+    replay=True,
+)
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a server really has: tokens per slot, ids below `vocab_size`, the BOS to be put first.
+
+    `max_token_bytes` is the longest token's length, 0 where nobody knows. `step_tokens` are the
+    most that are computed at once. `build` is its own name, `control_tokens` those that no text may
+    be taken for.
+    """
+
+    ctx: int
+    vocab_size: int
+    bos: tuple[int, ...]
+    max_token_bytes: int
+    step_tokens: int
+    build: str = ""
+    control_tokens: tuple[str, ...] = ()
+
+
+class Belongings(NamedTuple):
+    """What goes with a server: the renderer of its template, its folder, its slots' states."""
+
+    renderer: Renderer | None
+    folder: Path
+    states: LlamaStates | None
+
+
+class LlamaRuntime:
+    """One server process, made by `LlamaServer.start`; cleans up after itself however it ends."""
+
+    def __init__(
+        self,
+        key: RuntimeKey,
+        settings: StartSettings,
+        link: Link,
+        facts: Facts,
+        own: Belongings,
+    ) -> None:
+        self._key = key
+        self._settings = settings
+        self._link = link
+        self._facts = facts
+        self._renderer = own.renderer
+        limits = PromptLimits(facts.bos, facts.max_token_bytes, facts.ctx)
+        self._prompts = Prompts(own.renderer, link.tokenize, limits)
+        self._folder = own.folder
+        self._states = own.states
+        self._formats = Formats(CLAIMS)
+        self._embedder = LlamaEmbedder(link, facts.vocab_size, facts.ctx, facts.max_token_bytes)
+        self._ranker = LlamaRanker(link, facts.ctx, facts.max_token_bytes, facts.control_tokens)
+        self._live = 0
+        self._rates = Telemetry()
+        link.child.on_death(self._clean_up)
+
+    @property
+    def key(self) -> RuntimeKey:
+        """The key it was started for."""
+        return self._key
+
+    @property
+    def died(self) -> asyncio.Event:
+        """Set once the process has ended."""
+        return self._link.died
+
+    @property
+    def pid(self) -> int:
+        """The process group of the server."""
+        return self._link.child.pid
+
+    @property
+    def states(self) -> LlamaStates | None:
+        """Its slots' states; None for a model that does not come back from a file as it was."""
+        return self._states
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """Render, tokenise and count; see `base.Runtime.prepare`."""
+        self._check_alive()
+        checks.check_mode(self._key.options, "generate")
+        checks.check_request(request)
+        await self._formats.of(request)
+        try:
+            prompted = await self._prompts.tokens(request)
+        except Lost:
+            raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
+        tokens = prompted.tokens + request.said
+        checks.check_tokens(tokens, self._facts.vocab_size)
+        checks.check_biases(request.sampling, self._facts.vocab_size)
+        limit = checks.limit_of(request, len(tokens), self._facts.ctx)
+        held = await self._formats.demanded(request, prompted.schema)
+        return Prepared(held, tokens, limit, prompted.reading)
+
+    async def rendered(self, prompt: ChatPrompt) -> str:
+        """Give what the template makes of a conversation; see `base.Teller.rendered`."""
+        self._check_alive()
+        return await self._prompts.text(prompt)
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """Give the text of tokens; see `base.Teller.detokenize`."""
+        self._check_alive()
+        try:
+            return await self._link.detokenize(tokens)
+        except Lost:
+            raise RoostError(await self._link.blame("the tokens were not read")) from None
+
+    @asynccontextmanager
+    async def open(
+        self, prepared: Prepared, use: SlotUse
+    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        """Run a prepared request; see `base.Runtime.open`."""
+        self._check_alive()
+        checks.check_mode(self._key.options, "generate")
+        slots, facts = self._key.options.slots, self._facts
+        checks.check_run(prepared, use, slots=slots, ctx=facts.ctx, vocab_size=facts.vocab_size)
+        held_to = await self._formats.of(prepared.request)
+        stream = Stream(self._link, prepared, use, held_to.gbnf if held_to else "")
+        self._live += 1
+        try:
+            async with aclosing(stream.events()) as events:
+                yield events
+        finally:
+            await stream.leave(self._settings.release_timeout_s)
+            self._live -= 1
+            self._learn(stream.timings)
+
+    async def tokenize(
+        self, inputs: Sequence[str | tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Give the tokens of texts that vectors are made of; see `base.Embedder.tokenize`."""
+        return await self._embedding().tokenize(inputs)
+
+    async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
+        """Make a vector for each input; see `base.Embedder.embed`."""
+        embedder = self._embedding()
+        self._live += 1
+        try:
+            return await embedder.embed(batch)
+        finally:
+            self._live -= 1
+
+    async def pairs(self, query: str, documents: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Give the tokens of the query with each document; see `base.Ranker.pairs`."""
+        return await self._ranking().pairs(query, documents)
+
+    async def rank(self, query: str, documents: Sequence[str]) -> Ranked:
+        """Score documents; see `base.Ranker.rank`."""
+        ranker = self._ranking()
+        self._live += 1
+        try:
+            return await ranker.rank(query, documents)
+        finally:
+            self._live -= 1
+
+    def _ranking(self) -> LlamaRanker:
+        self._check_alive()
+        checks.check_mode(self._key.options, "rank")
+        return self._ranker
+
+    def _embedding(self) -> LlamaEmbedder:
+        self._check_alive()
+        checks.check_mode(self._key.options, "embed")
+        return self._embedder
+
+    async def telemetry(self) -> Telemetry:
+        """Streams that hold a slot, memory of the process, and the rates of the last answer."""
+        child = self._link.child
+        return msgspec.structs.replace(
+            self._rates,
+            live=self._live,
+            rss_bytes=child.rss_bytes(),
+            mapped_bytes=child.mapped_bytes(),
+            step_tokens=self._facts.step_tokens,
+        )
+
+    async def stop(self, grace_s: float) -> None:
+        """End the process and leave no file behind; idempotent."""
+        self._link.stopping = True
+        try:
+            if self._renderer:
+                await self._renderer.close()
+        finally:
+            await self._link.child.terminate(grace_s)
+
+    def _clean_up(self) -> None:
+        """Leave nothing of a server that has ended, whether anybody stops it or not."""
+        remove_folder(self._folder)
+        if self._settings.state_folder:
+            remove_folder(Path(self._settings.state_folder))
+        if self._renderer:
+            self._renderer.abandon()
+
+    def _learn(self, timings: Timings | None) -> None:
+        """Remember how fast the last answer was, where it was long enough to tell."""
+        if timings is None:
+            return
+        prefill = timings.prompt_n, timings.prompt_ms / 1000
+        decode = timings.predicted_n, timings.predicted_ms / 1000
+        self._rates = learned(self._rates, prefill, decode)
+
+    def _check_alive(self) -> None:
+        if self._link.ended:
+            raise fail("runtime_died", "The runtime has ended.")

@@ -1,0 +1,196 @@
+"""SHELL: the backend `llama_server`: llama.cpp's own server as a child, from a wheel or a binary.
+
+The `xllamacpp` wheel brings the server inside a Python module, which runs in a process of its own
+(`llama_child`); a `llama-server` binary is driven in the same way, over the same requests.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from roost.backends.base import StartSettings
+from roost.backends.install import install_command
+from roost.backends.llama import argv as llama_argv
+from roost.backends.llama.argv import Launch
+from roost.backends.llama.pace import STEP_MIN, SlowError
+from roost.backends.llama.places import (
+    Ports,
+    has_unix_sockets,
+    make_private,
+    private_folder,
+    remove_folder,
+)
+from roost.backends.llama.ready import Starting
+from roost.backends.llama.runtime import CLAIMS, LlamaRuntime
+from roost.backends.processes.child import Program
+from roost.backends.processes.program_help import help_of
+from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.errors import fail
+
+CHILD = "roost.backends.llama.child"
+HELP_TIMEOUT_S = 20.0
+
+
+class Pace(NamedTuple):
+    """How many prompt tokens a server takes in one step, and whether that has to be measured."""
+
+    step: int
+    measures: bool
+
+
+class LlamaServer:
+    """Starts runtimes; `server_path` is a `llama-server` binary to use instead of the wheel."""
+
+    def __init__(self, server_path: str | None = None) -> None:
+        self._server_path = server_path
+
+    @property
+    def name(self) -> str:
+        """Its name in settings and reports."""
+        return "llama_server"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it does."""
+        return CLAIMS
+
+    async def start(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        on_progress: Callable[[float], None],
+    ) -> LlamaRuntime:
+        """Start a server and wait until the model is loaded; see `base.Backend.start`."""
+        on_progress(0.0)
+        best = 0.0
+
+        def further(part: float) -> None:
+            nonlocal best
+            best = max(best, part)
+            on_progress(best)
+
+        known = settings.step_tokens
+        step = min(known or key.options.batch, key.options.batch)
+        measures = (
+            key.options.mode == "generate"
+            and not known
+            and key.options.engine.step_budget_ms > 0
+            and step > STEP_MIN
+        )
+        try:
+            runtime = await self._begun(key, manifest, settings, Pace(step, measures), further)
+        except SlowError as slow:
+            # What is in memory already is read a second time in a fraction of the first.
+            pace = Pace(slow.tokens, measures=False)
+            runtime = await self._begun(key, manifest, settings, pace, further)
+        on_progress(1.0)
+        return runtime
+
+    async def _begun(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        pace: Pace,
+        on_progress: Callable[[float], None],
+    ) -> LlamaRuntime:
+        """Start a server that takes such steps; raises `SlowError` if they take too long."""
+        folder = private_folder(settings.workdir)
+        with Ports() as ports:
+            try:
+                wanted = _launch(key, manifest, folder, settings.state_folder)
+                if wanted.mode == "generate":
+                    wanted = msgspec.structs.replace(wanted, batch=pace.step)
+                launch, program = await self._plan(wanted, settings, ports)
+            except BaseException:
+                remove_folder(folder)
+                raise
+            starting = Starting(key, manifest, settings, launch, folder)
+            try:
+                return await starting.run(program, on_progress, measures=pace.measures)
+            except BaseException:
+                await starting.undo()
+                raise
+
+    async def _plan(
+        self, launch: Launch, settings: StartSettings, ports: Ports
+    ) -> tuple[Launch, Program]:
+        """Choose the program, and TCP for one that cannot listen on a socket in a folder."""
+        if not has_unix_sockets():
+            launch = msgspec.structs.replace(launch, socket="", port=ports.take())
+        if self._server_path is None:
+            if find_spec("xllamacpp") is None:
+                command = install_command("llama")
+                raise fail("load_failed", f"llama.cpp is not installed. Type: {command}")
+            if launch.engine.arguments:
+                message = "llama_args are for a program: name one with --llama-server."
+                raise fail("load_failed", message)
+            wheel = (sys.executable, "-P", "-m", CHILD)
+            return launch, _program(wheel, settings, msgspec.json.encode(launch))
+        asked = (self._server_path, "--help")
+        help_text = await help_of(asked, "The llama-server binary", HELP_TIMEOUT_S)
+        if launch.socket and llama_argv.HELP_SIGN not in help_text:
+            launch = msgspec.structs.replace(launch, socket="", port=ports.take())
+        argv = (self._server_path, *llama_argv.arguments(launch, help_text))
+        return launch, _program(argv, settings)
+
+
+def _program(argv: tuple[str, ...], settings: StartSettings, stdin: bytes = b"") -> Program:
+    return Program(
+        argv,
+        settings.log_path,
+        stdin,
+        log_max_bytes=settings.log_max_bytes,
+        logs_kept=settings.logs_kept,
+        memory_max_bytes=settings.memory_max_bytes,
+    )
+
+
+def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str) -> Launch:
+    options, says = key.options, key.options.mode == "generate"
+    _check_mode(key, manifest)
+    secret, key_path = secrets.token_hex(32), folder / "key"
+    key_path.touch(mode=0o600)
+    key_path.write_text(secret)
+    # 0 is the model's own context, and more than that is nothing the model has learned to use.
+    ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
+    if state_folder:
+        make_private(Path(state_folder))
+    return Launch(
+        model_path=manifest.path,
+        key=secret,
+        key_path=str(key_path),
+        ctx=ctx,
+        # Of two inputs in one step llama.cpp pools one over a part of its tokens: its vector has a
+        # likeness of 0.82 to the one that the same input has alone.
+        slots=options.slots if says else 1,
+        # An input becomes a vector, or a pair a score, in one step or not at all.
+        batch=options.batch if says or not ctx else _whole_steps(ctx),
+        threads=options.threads,
+        socket=str(folder / "llama.sock"),
+        state_folder=state_folder,
+        engine=options.engine,
+        mode=options.mode,
+    )
+
+
+def _check_mode(key: RuntimeKey, manifest: Manifest) -> None:
+    """Refuse what llama.cpp would take, and read numbers that are not there."""
+    options, scores = key.options, manifest.tasks == ("rerank",)
+    if options.mode == "embed" and scores and not options.engine.pooling:
+        message = "The model scores documents: for vectors it needs a `pooling`."
+        raise fail("load_failed", message)
+    if options.mode == "rank" and manifest.tasks and not scores:
+        raise fail("load_failed", "The model has no part that scores documents.")
+
+
+def _whole_steps(ctx: int) -> int:
+    return -(-ctx // llama_argv.CTX_STEP) * llama_argv.CTX_STEP

@@ -1,0 +1,1 @@
+"""SHELL: servers that speak the OpenAI dialect: somebody else's, or a child."""

@@ -1,0 +1,1 @@
+"""SHELL: programs of somebody else's that generate: resident, or one for each request."""

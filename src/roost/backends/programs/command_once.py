@@ -1,0 +1,181 @@
+"""SHELL: the backend `command_once`: somebody's program that answers one request and ends.
+
+Nothing is kept between requests: each one starts a process, which loads the model for itself, and
+as many run at once as the model has slots. What its card can say of it is in docs/runners.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+from roost.backends import checks
+from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
+from roost.backends.llama.places import private_folder, remove_folder
+from roost.backends.openai.card_file import read_installed
+from roost.backends.programs.once_stream import Asked, Stream
+from roost.backends.programs.once_words import Recipe, check_plain, check_prompt, check_told, joined
+from roost.backends.rendering.prompts import rendered_by
+from roost.backends.rendering.renderer import Renderer, renderer_for
+from roost.core.card import Once
+from roost.core.events import StreamEvent
+from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.reading import Reading
+from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt
+from roost.errors import fail
+
+CAPABILITIES = Capabilities(
+    chat=True, completion=True, streaming=True, concurrent_streams=True, cancel=True
+)
+"""What a process for each request can do; it tells no tokens, and keeps nothing."""
+
+
+class CommandOnce:
+    """Runs programs, as the cards of their models say."""
+
+    @property
+    def name(self) -> str:
+        """Its name in settings and reports."""
+        return "command_once"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What every such program does."""
+        return CAPABILITIES
+
+    async def start(
+        self,
+        key: RuntimeKey,
+        manifest: Manifest,
+        settings: StartSettings,
+        on_progress: Callable[[float], None],
+    ) -> OnceRuntime:
+        """Look whether there is such a program; see `base.Backend.start`. Nothing is run yet."""
+        on_progress(0.0)
+        recipe = await asyncio.to_thread(_recipe, key, manifest)
+        renderer = renderer_for(manifest, settings)
+        folder = await asyncio.to_thread(private_folder, settings.workdir)
+        try:
+            if renderer:
+                await renderer.warm()
+        except BaseException:
+            remove_folder(folder)
+            raise
+        on_progress(1.0)
+        return OnceRuntime(key, recipe, settings, folder, renderer)
+
+
+class OnceRuntime:
+    """A model that has no process until somebody asks it; made by `CommandOnce.start`."""
+
+    def __init__(
+        self,
+        key: RuntimeKey,
+        recipe: Recipe,
+        settings: StartSettings,
+        folder: Path,
+        renderer: Renderer | None,
+    ) -> None:
+        self.died = asyncio.Event()
+        self._key = key
+        self._recipe = recipe
+        self._settings = settings
+        self._folder = folder
+        self._renderer = renderer
+        self._streams: dict[int, Stream] = {}
+
+    @property
+    def key(self) -> RuntimeKey:
+        """The key it was started for."""
+        return self._key
+
+    @property
+    def states(self) -> None:
+        """Nothing is kept between requests."""
+        return None
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """Check and render; the program counts, if anybody does, so there are no tokens here.
+
+        See `base.Runtime.prepare`; `unsupported` as well for what the program has no words for.
+        """
+        self._check_alive()
+        checks.check_request(request)
+        checks.check_claimed(request, CAPABILITIES)
+        check_told(self._recipe, request)
+        text, reading = await self._text(request)
+        check_prompt(self._recipe, text)
+        return Prepared(request, (), checks.limit_of(request, 0, self._recipe.ctx), reading)
+
+    @asynccontextmanager
+    async def open(
+        self, prepared: Prepared, use: SlotUse
+    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        """Run the program; see `base.Runtime.open`. A slot in use is the caller's defect."""
+        self._check_alive()
+        checks.check_request(prepared.request)
+        check_told(self._recipe, prepared.request)
+        slots = self._key.options.slots
+        checks.check_place(prepared, use, slots=slots, ctx=self._recipe.ctx)
+        text, _ = await self._text(prepared.request)
+        check_prompt(self._recipe, text)
+        if use.slot in self._streams:
+            raise fail("internal", "Two streams were given one slot.")
+        stream = Stream(self._recipe, Asked(prepared, text, use.slot), self._folder, self._settings)
+        self._streams[use.slot] = stream
+        try:
+            async with aclosing(stream.events()) as events:
+                yield events
+        finally:
+            try:
+                await stream.close()
+            finally:
+                del self._streams[use.slot]
+
+    async def telemetry(self) -> Telemetry:
+        """Processes that run, and their memory; how quick they are nobody tells."""
+        streams = tuple(self._streams.values())
+        return Telemetry(live=len(streams), rss_bytes=sum(one.rss_bytes for one in streams))
+
+    async def stop(self, grace_s: float) -> None:
+        """End every process; idempotent. There is nothing that could be saved by a grace."""
+        self.died.set()
+        for stream in tuple(self._streams.values()):
+            stream.stop()
+        if self._renderer:
+            await self._renderer.close()
+        await asyncio.to_thread(remove_folder, self._folder)
+
+    async def _text(self, request: GenerateRequest) -> tuple[str, Reading | None]:
+        """Give the prompt as one text, and how the answer is to be read."""
+        prompt, control_tokens = request.prompt, self._recipe.control_tokens
+        if isinstance(prompt, TextPrompt):
+            check_plain(prompt.text, control_tokens)
+            return prompt.text, None
+        if not isinstance(prompt, ChatPrompt):
+            raise fail("unsupported", "Token ids mean nothing to a program that is given text.")
+        rendered = await rendered_by(self._renderer, prompt)
+        return joined(rendered.pieces, control_tokens), rendered.reading
+
+    def _check_alive(self) -> None:
+        if self.died.is_set():
+            raise fail("runtime_died", "The runtime has ended.")
+
+
+def _recipe(key: RuntimeKey, manifest: Manifest) -> Recipe:
+    """Read the card again, which may have changed since; raises `load_failed`."""
+    card = read_installed(manifest.path)
+    if not isinstance(card, Once):
+        raise fail("load_failed", "The model's card is for another backend than `command_once`.")
+    if shutil.which(card.argv[0]) is None:
+        raise fail("load_failed", "The card's argv names no program that may be run here.")
+    ctx = min(key.options.ctx or card.ctx, card.ctx)
+    return Recipe(
+        *(card.argv, card.path, ctx, card.options, card.output),
+        *(card.time_limit_s, card.output_max_bytes),
+        control_tokens=manifest.control_tokens,
+        threads=key.options.threads,
+    )

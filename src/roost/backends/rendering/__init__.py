@@ -1,0 +1,1 @@
+"""SHELL: from messages to a prompt: foreign chat templates run in a child."""

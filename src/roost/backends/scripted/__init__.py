@@ -1,0 +1,1 @@
+"""SHELL: a backend without a model, for tests and demonstrations."""

@@ -1,0 +1,1 @@
+"""WIRING: the kinds of `roost bench`."""

@@ -1,0 +1,90 @@
+"""WIRING: `roost bench stress`: a ramp of users, up to where a server refuses most of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from roost.cli import options
+from roost.cli.bench import flags as bench_flags
+from roost.cli.bench.sweep import lines as rows
+from roost.cli.bench.sweep import quiet, shown
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from roost.bench.load.levels import Step
+    from roost.bench.load.plan import Closed
+
+DESCRIPTION = """\
+Let more and more users ask again and again: --step of them, then twice as many, up to
+--max-concurrency, and no further than the first level at which so large a share was refused. That
+level is the knee. Refusals are what is looked for, and no failure.
+"""
+LEVELS_MAX = 1000
+
+
+def main(arguments: list[str]) -> int:
+    """Ramp; 1 if a bound was broken at any level, or nothing was answered."""
+    made = bench_flags.parser("stress", DESCRIPTION)
+    most = "users at most (default: 32)"
+    made.add_argument("--max-concurrency", type=int, default=32, metavar="N", help=most)
+    more = "users more at each level (default: 4)"
+    made.add_argument("--step", type=int, default=4, metavar="N", help=more)
+    ends = "requests of a level (default: 16)"
+    made.add_argument("--requests-per-step", type=int, default=16, metavar="N", help=ends)
+    share = "refused where it ends (default: 0.5)"
+    made.add_argument("--stop-reject-rate", type=float, default=0.5, metavar="X", help=share)
+    rest = "seconds between levels (default: 0)"
+    made.add_argument("--cooldown", type=float, default=0.0, metavar="S", help=rest)
+    parsed = made.parse_args(arguments)
+    from roost.bench.load.levels import Where, sweep
+    from roost.gateway.loop import run
+
+    with bench_flags.refusing():
+        loads = loads_of(parsed)
+        plan = bench_flags.plan_of(parsed, loads[0])
+        gates = bench_flags.gates_of(parsed)
+        where = Where(*bench_flags.target_of(parsed), parsed.cooldown)
+    watched = sys.stderr.isatty() and not parsed.json
+    steps = run(sweep(where, plan, loads, parsed.stop_reject_rate, shown if watched else quiet))
+    found = knee(steps, parsed.stop_reject_rate)
+    if parsed.json:
+        levels = [{"level": step.level, **step.result.flat()} for step in steps]
+        options.print_json({"knee": found, "levels": levels})
+    else:
+        print("\n".join([*rows(steps), said(found, steps)]))
+    held = [bench_flags.told_broken(gates, step.result.figures) for step in steps]
+    return 0 if all(held) and any(step.result.figures.ok for step in steps) else 1
+
+
+def loads_of(parsed: Namespace) -> list[Closed]:
+    """Make the load of each level; `ValueError` for levels that are none."""
+    from roost.bench.load.plan import Closed
+
+    if not 1 <= parsed.step <= parsed.max_concurrency:
+        raise ValueError("--step has to be at least 1, and --max-concurrency not below it")
+    if parsed.max_concurrency > LEVELS_MAX * parsed.step:
+        raise ValueError(f"more than {LEVELS_MAX} levels: give a larger --step")
+    if parsed.requests_per_step < 1 or parsed.cooldown < 0:
+        raise ValueError("--requests-per-step has to be at least 1, and --cooldown not below 0")
+    if not 0 < parsed.stop_reject_rate <= 1:
+        raise ValueError("--stop-reject-rate has to be above 0, and 1 at most")
+    levels = range(parsed.step, parsed.max_concurrency + 1, parsed.step)
+    return [Closed(users, parsed.requests_per_step, parsed.duration) for users in levels]
+
+
+def knee(steps: Sequence[Step], share: float) -> int | None:
+    """Return the first level whose share of refusals reached that; None where none did."""
+    from roost.bench.load.gates import seen
+
+    refused = ((step, seen("reject_rate", step.result.figures) or 0.0) for step in steps)
+    return next((int(step.level) for step, rate in refused if rate >= share), None)
+
+
+def said(found: int | None, steps: Sequence[Step]) -> str:
+    """Say where the knee is."""
+    if found is None:
+        return f"no knee up to {steps[-1].level:g} users"
+    return f"knee: {found} users"

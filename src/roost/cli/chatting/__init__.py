@@ -1,0 +1,1 @@
+"""SHELL: what `roost chat` is made of: lines, answers, terminal, gateway."""

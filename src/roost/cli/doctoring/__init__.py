@@ -1,0 +1,1 @@
+"""SHELL: what `roost doctor` looks at, and what it makes of that."""

@@ -1,0 +1,1 @@
+"""WIRING: from settings and stores to what serving verbs are made of."""

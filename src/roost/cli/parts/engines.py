@@ -1,0 +1,128 @@
+"""WIRING: from settings to options of runtimes, files that they name looked at and hashed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from roost.config.load import MODEL_OPTIONS, read_option
+from roost.core.engine import Engine, ExtraFile
+from roost.core.model import RuntimeOptions
+from roost.core.vectors import DIMENSIONS_MAX
+from roost.errors import RoostError, fail
+from roost.store.models.inspection import digest
+
+if TYPE_CHECKING:
+    from roost.config import Settings
+    from roost.config.setting import Value
+    from roost.core.engine import Mode
+    from roost.core.kv import CacheType
+
+SCALE_MAX = 100.0
+ARGUMENTS_MAX = 64
+ARGUMENT_CHARS_MAX = 1000
+
+
+def options_of(settings: Settings) -> RuntimeOptions:
+    """Give the options of models that have none of their own; raises `bad_request`."""
+    return _options({name: getattr(settings, name) for name in MODEL_OPTIONS})
+
+
+def own_options(settings: Settings) -> dict[str, RuntimeOptions]:
+    """Give the options of the models that have some of their own; the last word on each counts."""
+    said: dict[str, dict[str, Value]] = {}
+    for text in settings.model_options:
+        model, option, value = read_option(text)
+        mine = said.setdefault(model, {name: getattr(settings, name) for name in MODEL_OPTIONS})
+        mine[option] = settings.slots if option == "slots" and not value else value
+    return {model: _options(values) for model, values in said.items()}
+
+
+def sizes_of(settings: Settings) -> dict[str, tuple[int, ...]]:
+    """Give what was said of sizes of vectors, by model and "" for all; raises `bad_request`."""
+    said = {"": settings.vector_sizes} if settings.vector_sizes else {}
+    for text in settings.model_options:
+        model, option, value = read_option(text)
+        if option == "vector_sizes":
+            said[model] = cast("tuple[str, ...]", value)
+    return {model: _sizes(texts) for model, texts in said.items()}
+
+
+def _sizes(texts: tuple[str, ...]) -> tuple[int, ...]:
+    words = [word for text in texts for word in text.replace(",", " ").split()]
+    sizes = tuple(int(word) if word.isdecimal() else 0 for word in words)
+    if not sizes or not 1 <= min(sizes) <= max(sizes) <= DIMENSIONS_MAX:
+        wanted = f"whole numbers from 1 to {DIMENSIONS_MAX}, as 768 256"
+        message = f"--vector-sizes {' '.join(texts)[:80]}: write {wanted}."
+        raise fail("bad_request", message, param="vector_sizes")
+    return sizes
+
+
+def _options(values: dict[str, Value]) -> RuntimeOptions:
+    ctx, slots, batch, threads = (
+        cast("int", values[name]) for name in ("ctx", "slots", "batch", "threads")
+    )
+    device, dtype = (
+        "" if values[name] == "auto" else cast("str", values[name]) for name in ("device", "dtype")
+    )
+    engine, mode = _engine(values), cast("Mode", values["mode"])
+    return RuntimeOptions(ctx, slots, batch, threads, engine, device=device, dtype=dtype, mode=mode)
+
+
+def _engine(values: dict[str, Value]) -> Engine:
+    words = {name: cast("str", value) for name, value in values.items()}
+    lists = {name: cast("tuple[str, ...]", values[name]) for name in ("adapters", "llama_args")}
+    engine = Engine(
+        threads_batch=cast("int", values["threads_batch"]),
+        ubatch=cast("int", values["ubatch"]),
+        key_type=cast("CacheType", words["cache_type_k"]),
+        value_type=cast("CacheType", words["cache_type_v"]),
+        gpu_layers=cast("int", values["gpu_layers"]),
+        main_gpu=cast("int", values["main_gpu"]),
+        kv_offload=words["kv_offload"] == "on",
+        mlock=words["mlock"] == "on",
+        step_budget_ms=cast("int", values["step_budget_ms"]),
+        projector=_file("projector", words["projector"], 1.0) if words["projector"] else None,
+        adapters=tuple(map(_adapter, lists["adapters"])),
+        arguments=_arguments(lists["llama_args"]),
+    )
+    ways = {"flash_attention": words["flash_attn"], "mmap": words["mmap"]}
+    ways["pooling"] = "" if words["pooling"] == "auto" else words["pooling"]
+    return msgspec.convert(msgspec.to_builtins(engine) | ways, Engine)
+
+
+def _adapter(text: str) -> ExtraFile:
+    """Read `FILE.gguf` or `FILE.gguf=0.5`."""
+    path, sign, number = text.rpartition("=")
+    if not sign or Path(text).expanduser().is_file():
+        return _file("adapters", text, 1.0)
+    try:
+        scale = float(number)
+    except ValueError:
+        scale = math.nan
+    if not -SCALE_MAX <= scale <= SCALE_MAX:
+        message = (
+            f"--adapters {text}: behind = comes a number from {-SCALE_MAX:g} to {SCALE_MAX:g}."
+        )
+        raise fail("bad_request", message, param="adapters")
+    return _file("adapters", path, scale)
+
+
+def _file(setting: str, text: str, scale: float) -> ExtraFile:
+    path = Path(text).expanduser().resolve()
+    try:
+        return ExtraFile(str(path), digest(path), scale)
+    except RoostError:
+        message = f"--{setting} {text}: there is no file at this path that can be read."
+        raise fail("bad_request", message, param=setting) from None
+
+
+def _arguments(texts: tuple[str, ...]) -> tuple[str, ...]:
+    if len(texts) > ARGUMENTS_MAX or any(len(text) > ARGUMENT_CHARS_MAX for text in texts):
+        most = f"at most {ARGUMENTS_MAX} arguments of {ARGUMENT_CHARS_MAX} characters"
+        message = f"--llama-args takes {most}."
+        raise fail("bad_request", message, param="llama_args")
+    return texts

@@ -1,0 +1,1 @@
+"""WIRING: the verbs of `roost`, one module each; `cli.main` finds them."""

@@ -1,0 +1,1 @@
+"""DECIDER: Anthropic's messages."""

@@ -1,0 +1,1 @@
+"""DECIDER: the part of Ollama's API that clients use."""

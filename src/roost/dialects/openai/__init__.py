@@ -1,0 +1,1 @@
+"""DECIDER: OpenAI's chat, completions and embeddings."""

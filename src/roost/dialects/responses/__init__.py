@@ -1,0 +1,1 @@
+"""DECIDER: OpenAI's responses."""

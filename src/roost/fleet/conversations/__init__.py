@@ -1,0 +1,1 @@
+"""MACHINE: conversations with a name: their turns, their home, and their past made shorter."""

@@ -1,0 +1,1 @@
+"""MACHINE: where models are loaded, and what that costs."""

@@ -1,0 +1,1 @@
+"""MACHINE: who there is: nodes that join, report, are left and hand over."""

@@ -1,0 +1,1 @@
+"""MACHINE: one request's stream towards its client, once or again."""

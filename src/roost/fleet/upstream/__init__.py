@@ -1,0 +1,1 @@
+"""MACHINE: the servers behind a stateless gateway: health, leases, choice."""

@@ -1,0 +1,1 @@
+"""MACHINE: what has happened and what is odd, bounded, for people who look on."""

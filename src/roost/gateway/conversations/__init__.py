@@ -1,0 +1,1 @@
+"""SHELL: conversations that a gateway keeps: turns, pasts, and pasts made shorter."""

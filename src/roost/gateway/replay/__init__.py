@@ -1,0 +1,1 @@
+"""SHELL: replies that are kept, for requests and readers that come again."""

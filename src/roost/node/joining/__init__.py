@@ -1,0 +1,1 @@
+"""SHELL: a node's ends of its links: dialled, pinned, reported over."""

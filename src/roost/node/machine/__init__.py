@@ -1,0 +1,1 @@
+"""SHELL: what this machine is and how it does."""

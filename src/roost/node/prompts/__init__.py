@@ -1,0 +1,1 @@
+"""SHELL: prompts before they run: counted, trimmed, cut into batches."""

@@ -1,0 +1,1 @@
+"""MACHINE: one ready runtime: its slots, who sits where, and how it does."""

@@ -1,0 +1,1 @@
+"""MACHINE: what slots held, put aside as files: kept, moved, shared, and given back."""

@@ -1,0 +1,1 @@
+"""MACHINE: a simulated gateway: production machines without sockets."""

@@ -1,0 +1,1 @@
+"""WIRING: defective machines, one defect each, that the claims have to find."""

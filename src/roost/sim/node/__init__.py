@@ -1,0 +1,1 @@
+"""MACHINE: a simulated worker machine: the production agent over toy engines."""

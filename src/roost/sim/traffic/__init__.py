@@ -1,0 +1,1 @@
+"""MACHINE: clients and operators, well or badly behaved, and recorded traffic."""

@@ -1,0 +1,1 @@
+"""SHELL: conversations and responses, and the thread that owns their file."""

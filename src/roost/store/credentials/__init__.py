@@ -1,0 +1,1 @@
+"""DECIDER: keys, join tokens and certificates, and what keys have used."""

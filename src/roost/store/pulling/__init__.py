@@ -1,0 +1,1 @@
+"""SHELL: from a source to an installed model: asked for, fetched, checked."""
