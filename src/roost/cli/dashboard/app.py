@@ -222,7 +222,7 @@ class TopApp(App[None]):
 
     @property
     def _there(self) -> bool:
-        """Whether there is a page to write on: timers and looks outlive it for a moment at the end."""
+        """Whether there is a page to write on: timers outlive it for a moment at the end."""
         return bool(self.screen_stack and self.screen_stack[0].query("#title"))
 
     def _draw(self) -> None:
