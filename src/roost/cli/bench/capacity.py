@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from roost.cli import options
 from roost.cli.bench import flags as bench_flags
-from roost.cli.bench.sweep import lines as rows
-from roost.cli.bench.sweep import quiet, shown
+from roost.cli.bench.levels import lines as rows
+from roost.cli.bench.levels import quiet, shown
 
 if TYPE_CHECKING:
     from roost.bench.load.levels import Capacity, Step

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from roost.cli import options
 from roost.cli.bench import flags as bench_flags
-from roost.cli.bench.sweep import lines as rows
-from roost.cli.bench.sweep import quiet, shown
+from roost.cli.bench.levels import played
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -39,24 +36,14 @@ def main(arguments: list[str]) -> int:
     rest = "seconds between levels (default: 0)"
     made.add_argument("--cooldown", type=float, default=0.0, metavar="S", help=rest)
     parsed = made.parse_args(arguments)
-    from roost.bench.load.levels import Where, sweep
-    from roost.gateway.loop import run
+    share_max = parsed.stop_reject_rate
 
-    with bench_flags.refusing():
-        loads = loads_of(parsed)
-        plan = bench_flags.plan_of(parsed, loads[0])
-        gates = bench_flags.gates_of(parsed)
-        where = Where(*bench_flags.target_of(parsed), parsed.cooldown)
-    watched = sys.stderr.isatty() and not parsed.json
-    steps = run(sweep(where, plan, loads, parsed.stop_reject_rate, shown if watched else quiet))
-    found = knee(steps, parsed.stop_reject_rate)
-    if parsed.json:
-        levels = [{"level": step.level, **step.result.flat()} for step in steps]
-        options.print_json({"knee": found, "levels": levels})
-    else:
-        print("\n".join([*rows(steps), said(found, steps)]))
-    held = [bench_flags.told_broken(gates, step.result.figures) for step in steps]
-    return 0 if all(held) and any(step.result.figures.ok for step in steps) else 1
+    def told(steps: Sequence[Step]) -> tuple[dict[str, object], list[str]]:
+        """Name the knee."""
+        found = knee(steps, share_max)
+        return {"knee": found}, [said(found, steps)]
+
+    return played(parsed, loads_of, told)
 
 
 def loads_of(parsed: Namespace) -> list[Closed]:
