@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from roost.backends.registry import CLASSES, NAMES, traits
 from roost.config.show import reference_markdown
+from roost.config.table import TABLE
 from roost.core.conformance import NOT_RUN, PROMISES, read_runs, tried
 from roost.errors import REASONS, Fault
 from roost.observe.names import EVENTS, METRICS
+from tests.commands import Command, Entry, commands, described
 from tests.source import ROOT
 
 _INTRODUCTION = """\
@@ -117,9 +120,67 @@ def capabilities_markdown() -> str:
     return "".join(parts)
 
 
+_COMMANDS = """\
+# Every command
+
+Written by `make docs` from what `roost VERB --help` says.
+
+Settings are flags of every verb that heeds them: [settings.md](../settings.md) has what they mean.
+
+Exit codes: 0 done; 1 it did not work; 2 the command line or a setting is wrong; 130 interrupted;
+143 a second TERM, or the end of the grace.
+"""
+_SETTINGS_MAX = 20
+"""More settings of a verb are a list for its own help."""
+_SIGNATURE_MAX = 60
+
+
+def commands_markdown() -> str:
+    """Render every verb with what it is for, its words and its flags."""
+    parts = [_COMMANDS, "\n| command | what it is for |\n|---|---|\n"]
+    for name in commands():
+        anchor = f"roost {name}".replace(" ", "-")
+        parts.append(f"| [`roost {name}`](#{anchor}) | {_cell(described(name))} |\n")
+    for command in commands().values():
+        parts.append(f"\n## roost {command.name}\n\n{_prose(command.description)}\n")
+        parts.append(_command_table(command))
+    return "".join(parts)
+
+
+def _command_table(command: Command) -> str:
+    flags = {row.flag: row.name for row in TABLE}
+    rows, settings = [], []
+    for entry in command.entries:
+        known = [flags[flag] for flag in sorted(entry.flags) if flag in flags]
+        settings += known
+        if not known and not entry.flags & {"--help", "--config"}:
+            rows.append(f"| `{_signature(entry)}` | {_cell(entry.told)} |\n")
+    table = "\n| word or flag | meaning |\n|---|---|\n" + "".join(rows) if rows else ""
+    if len(settings) > _SETTINGS_MAX:
+        return f"{table}\nSettings: many; `roost {command.name} --help` lists them.\n"
+    told = ", ".join(f"`{name}`" for name in settings)
+    return table + (f"\nSettings: {told}.\n" if told else "")
+
+
+def _signature(entry: Entry) -> str:
+    """Write a word or a flag without choices that fill a screen."""
+    word = entry.word if len(entry.word) <= _SIGNATURE_MAX else entry.word.partition(" {")[0]
+    return word.replace("|", "\\|")
+
+
+def _prose(text: str) -> str:
+    """Begin each sentence on a line of its own."""
+    return re.sub(r"(?<=[\w`)\]][.]) (?=\S)", "\n", text)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/capabilities.md": capabilities_markdown,
     "docs/errors.md": errors_markdown,
+    "docs/guide/commands.md": commands_markdown,
     "docs/observe.md": observed_markdown,
     "docs/settings.md": reference_markdown,
 }

@@ -17,7 +17,7 @@ from tests.source import ROOT, sources
 
 CHECKLIST = re.compile(r"^- \[(?P<mark>[ x])\] (?P<id>\w+) .* — proof:(?P<proof>.*)$")
 GUARANTEE = re.compile(r"^- .+ — (?P<proof>\S+)$")
-LINK = re.compile(r"\]\((?!https?:|mailto:|#)(?P<target>[^)#\s]+)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)(?:#(?P<place>[^)\s]+))?\)")
 PROOF = re.compile(r"(?:tests|docs)/[\w/.-]+(?:::\w+)?")
 SECTIONS = ("Context", "Decision", "Consequences")
 
@@ -67,12 +67,22 @@ def unproved_guarantees(text: str) -> Iterator[str]:
             yield f"no test: {line}"
 
 
+def places(text: str) -> frozenset[str]:
+    """List the places of a document that a link can name: its headings, as they are shown."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    bare = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return frozenset(heading.replace(" ", "-") for heading in bare)
+
+
 def broken_links(path: str) -> Iterator[str]:
-    """Find relative links to files that do not exist."""
-    folder = (ROOT / path).parent
+    """Find relative links to files, or to headings in documents, that do not exist."""
+    here = ROOT / path
     for link in LINK.finditer(read(path)):
-        if not (folder / link["target"]).exists():
+        there = here.parent / link["target"] if link["target"] else here
+        if not there.exists():
             yield f"{path} links to {link['target']}, which does not exist"
+        elif link["place"] and link["place"] not in places(there.read_text("utf-8")):
+            yield f"{path} links to {link['target']}#{link['place']}, which has no such heading"
 
 
 def documents() -> list[str]:
@@ -152,8 +162,13 @@ def test_the_parts_of_rooms_are_named_with_what_they_say_of_themselves() -> None
 
 @pytest.mark.parametrize("path", documents())
 def test_links_lead_somewhere(path: str) -> None:
-    """Every relative link in a document leads to a file."""
+    """Every relative link in a document leads to a file, and to a heading where it names one."""
     assert list(broken_links(path)) == []
+
+
+def test_a_heading_is_a_place() -> None:
+    """Headings are named in small letters, with hyphens, and without other signs."""
+    assert places("# A (b) `c`\n\n## How verbs end\n") == {"a-b-c", "how-verbs-end"}
 
 
 @pytest.mark.parametrize("path", PAGES)
