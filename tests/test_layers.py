@@ -127,6 +127,27 @@ def circles(modules: Iterable[Source]) -> list[str]:
     return told
 
 
+def _part(module: str) -> str:
+    """Name the part of a room that a module is in, or the module where it lies beside the parts."""
+    return ".".join(module.split(".")[:3])
+
+
+def part_circles(modules: Iterable[Source]) -> list[str]:
+    """Find parts of a room that need each other, or stand on such, though no two modules do."""
+    found: dict[str, set[str]] = {}
+    names = {source.name for source in modules}
+    for source in modules:
+        taken = {item.module for item in imports(source)} & names
+        own = _part(source.name)
+        same = {_part(name) for name in taken if _room(name) == source.room} - {own}
+        found.setdefault(own, set()).update(same)
+    # What stands on nothing that is left is taken away, until only circles are left.
+    while firm := [part for part, below in found.items() if not below & found.keys()]:
+        for part in firm:
+            del found[part]
+    return sorted(found)
+
+
 def _below(module: str, names: set[str]) -> bool:
     return any(f"{module}.".startswith(f"{name}.") for name in names)
 
@@ -219,6 +240,16 @@ def test_rooms_are_layered() -> None:
 def test_nobody_imports_in_circles() -> None:
     """Two modules that need each other are one, or the lower says in a protocol what it needs."""
     _assert_none(circles(shipped()))
+
+
+def test_parts_of_rooms_are_layered() -> None:
+    """Within a room a part may use another one, and then that one does not know it."""
+    assert part_circles(shipped()) == []
+    near = parse("from roost.node.b import y\n", "src/roost/node/a/x.py")
+    far = parse("from roost.node.a import z\n", "src/roost/node/b/y.py")
+    assert part_circles([near, parse("", "src/roost/node/b/y.py")]) == []
+    found = part_circles([near, far, parse("", "src/roost/node/a/z.py")])
+    assert found == ["roost.node.a", "roost.node.b"]
 
 
 def test_kinds_are_pure() -> None:

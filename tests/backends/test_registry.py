@@ -12,7 +12,7 @@ import pytest
 
 from roost.backends import install, looking, registry
 from roost.backends.choosing import Subject
-from roost.backends.hosted.hostable import Library
+from roost.backends.hostable import Library
 from roost.backends.llama.server import LlamaServer
 from roost.backends.looking import library_found
 from roost.core.ids import ModelId

@@ -130,7 +130,7 @@ async def test_refusals_come_through(template: str, reason: str, message: str) -
 
 
 async def _kill_child(subject: Renderer, *, settle: bool) -> None:
-    (child,) = called("render_child")
+    (child,) = called("rendering.child")
     child.kill()
     if settle:
         await until(lambda: not runs(child))

@@ -13,11 +13,11 @@ from typing import cast
 
 import pytest
 
+from roost.bench.claims import Report, at_least, at_most, none_of, quantile, table
 from roost.bench.drills.aborts import leaving
 from roost.bench.drills.answers import Answer
 from roost.bench.drills.arrivals import OPEN_MAX, closed_loop, due_times, open_loop
 from roost.bench.drills.asking import Chat, ask, scripted
-from roost.bench.drills.report import Report, at_least, at_most, none_of, quantile, table
 from roost.bench.drills.ties import MEMBERS, FirstOfTies, decided
 from roost.bench.drills.tiny_model import CTX, NAME, tiny_model
 from roost.bench.overload import goodput, recovery

@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import psutil
 import pytest
 
+from roost.bench.claims import Report, none_of
 from roost.bench.drills.asking import Chat, scripted
-from roost.bench.drills.report import Report, none_of
 from roost.bench.drills.stage import Stage, on_stage
 from roost.bench.processes import family
 from tests.children import runs

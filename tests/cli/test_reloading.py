@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from roost.cli.parts.reloading import Reloads, Taker
 from roost.cli.parts.takers import CERTIFICATE, CREDENTIALS, FLEET, LIMITS, SERVERS
+from roost.cli.reloading import Reloads, Taker
 from roost.config import TABLE, Machine, Settings, load
 from roost.errors import fail
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from roost.core.events import Delta, Failed, Finished, FinishReason, Started, StreamEvent, Usage
 from roost.core.reading import Reading
 from roost.dialects.anthropic.reply import MessageBody, MessageStream
-from roost.dialects.choice import Choice
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.options import ReplyOptions
 from roost.errors import Failure, RoostError
 from roost.text.sse import SseEvent, SseParser

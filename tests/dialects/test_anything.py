@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from roost.core.events import Started
 from roost.core.ids import TenantId
 from roost.core.request import ChatPrompt
-from roost.dialects.choice import Choice
 from roost.dialects.openai.chat_reply import ChatBody
-from roost.gateway.turns.parsing import Api, Job, Parsed, Unreadable, parse
+from roost.dialects.openai.choice import Choice
+from roost.gateway.reading.parsing import Api, Job, Parsed, Unreadable, parse
 from tests.text.rendering import CHATML, CONTROL, rendered
 from tests.text.test_chats import NATIVE
 

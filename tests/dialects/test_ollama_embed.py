@@ -9,10 +9,10 @@ import pytest
 from roost.core.events import Failed, Finished, Started, Usage, Vectors
 from roost.core.request import EmbedPrompt
 from roost.core.vectors import packed
-from roost.dialects.choice import Choice
 from roost.dialects.ollama.embed import OllamaVectors, read_ollama_embed, read_ollama_embeddings
-from roost.dialects.ollama.stay import Stay
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.options import Translated
+from roost.dialects.stay import Stay
 from roost.errors import Failure, RoostError
 
 END = Finished("stop", Usage(5))

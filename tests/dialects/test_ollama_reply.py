@@ -23,10 +23,10 @@ from roost.core.events import (
     Usage,
 )
 from roost.core.reading import Reading
-from roost.dialects.choice import Choice
 from roost.dialects.ollama.reply import OllamaBody, OllamaStream, Shape
-from roost.dialects.ollama.stay import Stay
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.options import ReplyOptions
+from roost.dialects.stay import Stay
 from roost.errors import Failure, RoostError
 
 Line = dict[str, object]

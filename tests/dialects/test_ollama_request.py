@@ -22,10 +22,10 @@ from roost.core.request import (
     ToolCall,
 )
 from roost.dialects.ollama.request import read_ollama_chat, read_ollama_generate, untagged
-from roost.dialects.ollama.stay import FOR_EVER, Stay
 from roost.dialects.openai.options import Translated
+from roost.dialects.stay import FOR_EVER, Stay
 from roost.errors import Failure, RoostError
-from roost.gateway.turns.parsing import Api, Job, Parsed, Unreadable, parse
+from roost.gateway.reading.parsing import Api, Job, Parsed, Unreadable, parse
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}

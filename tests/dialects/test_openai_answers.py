@@ -23,8 +23,8 @@ from roost.core.events import (
     Usage,
 )
 from roost.core.reading import Reading
-from roost.dialects.choice import Choice
 from roost.dialects.openai.chat_reply import ChatBody, ChatStream, chat_ends
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.completions_reply import (
     CompletionBody,
     CompletionStream,

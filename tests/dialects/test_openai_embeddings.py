@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from roost.core.events import Failed, Finished, Started, StreamEvent, Usage, Vectors
 from roost.core.request import EmbedPrompt
 from roost.core.vectors import numbers, packed
-from roost.dialects.choice import Choice
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.embeddings import EmbeddingsBody, read_embeddings
 from roost.dialects.openai.options import ReplyOptions, Translated, VectorOptions
 from roost.errors import Failure, RoostError

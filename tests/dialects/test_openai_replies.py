@@ -24,8 +24,8 @@ from roost.core.events import (
     TokenLogprob,
     Usage,
 )
-from roost.dialects.choice import Choice
 from roost.dialects.openai.chat_reply import ChatBody, ChatStream
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.completions_reply import CompletionBody, CompletionStream
 from roost.dialects.openai.logprobs import finite
 from roost.dialects.openai.options import ReplyOptions

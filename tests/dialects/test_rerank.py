@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roost.core.events import Finished, Started, StreamEvent, Usage, Vectors
 from roost.core.request import RankPrompt
 from roost.core.vectors import packed
-from roost.dialects.choice import Choice
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.options import ReplyOptions, ScoreOptions, Translated
 from roost.dialects.rerank import RerankBody, read_rerank
 from roost.errors import RoostError

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.reading import Reading
 from roost.core.request import Message, ToolCall
-from roost.dialects.choice import Choice
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.options import ReplyOptions
 from roost.dialects.responses.reply import ResponseBody, ResponseStream, spoken
-from roost.dialects.responses.wishes import Wishes
+from roost.dialects.wishes import Wishes
 from roost.errors import Failure, RoostError
 from roost.text.sse import SseEvent, SseParser
 

@@ -14,7 +14,7 @@ from roost.core.request import ChatPrompt, JsonAny, JsonSchema, Message, ToolCal
 from roost.dialects.openai.options import Translated
 from roost.dialects.responses.items import as_items, read_input
 from roost.dialects.responses.request import going_on, own, read_response
-from roost.dialects.responses.wishes import Wishes
+from roost.dialects.wishes import Wishes
 from roost.errors import RoostError
 
 _DATA = Path(__file__).parent / "data" / "response_requests.json"

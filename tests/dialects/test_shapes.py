@@ -31,7 +31,6 @@ from roost.core.reading import Reading
 from roost.dialects import rerank, tokens
 from roost.dialects.anthropic import request as anthropic_request
 from roost.dialects.anthropic.reply import MessageBody, MessageStream
-from roost.dialects.choice import Choice
 from roost.dialects.ollama import embed as ollama_embed
 from roost.dialects.ollama import request as ollama_request
 from roost.dialects.ollama.reply import OllamaBody, OllamaStream
@@ -39,6 +38,7 @@ from roost.dialects.openai import chat as openai_chat
 from roost.dialects.openai import completions as openai_completions
 from roost.dialects.openai import embeddings as openai_embeddings
 from roost.dialects.openai.chat_reply import ChatBody, ChatStream
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.completions_reply import CompletionBody, CompletionStream
 from roost.dialects.openai.messages import FIELDS as CHAT_MESSAGE
 from roost.dialects.openai.options import ReplyOptions
@@ -49,7 +49,7 @@ from roost.dialects.shapes.shared import OpenAIError, RoostWishes
 from roost.dialects.system1 import infer
 from roost.dialects.system1.infer_reply import InferStream
 from roost.errors import Failure
-from roost.gateway.turns.asked import Twins
+from roost.gateway.reading.asked import Twins
 from roost.text.sse import SseEvent, SseParser
 
 READING = Reading(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roost.core.events import Delta, Failed, Finished, Usage
 from roost.core.ids import TenantId
 from roost.core.request import ChatPrompt, Message, TextPrompt, TokensPrompt
-from roost.dialects.choice import Choice
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.options import ReplyOptions, Translated
 from roost.dialects.tokens import (
     Asked,
@@ -22,7 +22,7 @@ from roost.dialects.tokens import (
     read_tokenize,
 )
 from roost.errors import Failure, RoostError
-from roost.gateway.turns.parsing import Api, Job, Parsed, Unreadable, parse
+from roost.gateway.reading.parsing import Api, Job, Parsed, Unreadable, parse
 
 CHOICE = Choice("tok-1", 1, "m", ReplyOptions())
 HI = {"role": "user", "content": "hi"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from roost.core.ids import NodeId
-from roost.fleet.choice.field import Candidate
 from roost.fleet.choice.routing import (
     ALIKE,
     HOME_FACTOR,
@@ -20,6 +19,7 @@ from roost.fleet.choice.routing import (
 )
 from roost.fleet.choice.scoring import LOAD_BOUND, Ask, rank
 from roost.fleet.effects import Placement
+from roost.fleet.field import Candidate
 from roost.fleet.settings import Policy
 
 Plain = tuple[NodeId, Placement, str, str, float, NodeId | None, list[tuple[float, NodeId]]]

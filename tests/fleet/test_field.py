@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.core.ids import NodeId
-from roost.fleet.choice.field import Candidate, field_of
 from roost.fleet.choice.routing import choose, obstacle
 from roost.fleet.choice.scoring import Ask
+from roost.fleet.field import Candidate, field_of
 from roost.fleet.settings import Policy
 from tests.fleet.plain_routing import plain_choice
 

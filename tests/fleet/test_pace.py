@@ -6,8 +6,8 @@ import pytest
 
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import Terms
-from roost.fleet.choice import pace
-from roost.fleet.choice.pace import Mean, Pace, TokenRate
+from roost.fleet import pace
+from roost.fleet.pace import Mean, Pace, TokenRate
 from roost.fleet.settings import FleetSettings
 
 A, M = NodeId("a"), ModelId("m")

@@ -7,7 +7,7 @@ import pytest
 from roost.core.about import RuntimeAbout
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import RuntimeState, RuntimeView, SlotView
-from roost.fleet.choice.picks import MODELS_MAX, PICKS, PICKS_MIN, Picks, Uneven
+from roost.fleet.watching.picks import MODELS_MAX, PICKS, PICKS_MIN, Picks, Uneven
 from roost.fleet.watching.runtime_views import RuntimeLine
 
 M = ModelId("m")

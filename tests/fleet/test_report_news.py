@@ -6,7 +6,7 @@ import pytest
 
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import DeviceView, MemoryReport, NodeStatus, Pressure, RuntimeView
-from roost.fleet.nodes.report_news import News, ReportNews
+from roost.fleet.watching.report_news import News, ReportNews
 
 READY = RuntimeView(ModelId("m"), "toy", "ready", RuntimeId("r1"), load_s=1.25)
 AGAIN = RuntimeView(ModelId("m"), "toy", "ready", RuntimeId("r2"), load_s=2.0)

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from roost.core.ids import NodeId
-from roost.fleet.choice.field import Candidate, field_of
 from roost.fleet.choice.routing import Choice, choose, hopeful, obstacle, only_too_long
 from roost.fleet.choice.scoring import SCORERS, Ask
+from roost.fleet.field import Candidate, field_of
 from roost.fleet.settings import Policy
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from roost.core.ids import NodeId
-from roost.fleet.choice.field import Candidate, field_of
 from roost.fleet.choice.scoring import (
     SCORERS,
     Ask,
@@ -20,6 +19,7 @@ from roost.fleet.choice.scoring import (
     score_round_robin,
     score_weighted,
 )
+from roost.fleet.field import Candidate, field_of
 from roost.fleet.nodes.registry import number
 from roost.fleet.settings import Policy
 

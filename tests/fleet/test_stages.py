@@ -6,7 +6,7 @@ import pytest
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import LoadView, NoRoom, RuntimeState, RuntimeView
-from roost.fleet.choice.field import Stage
+from roost.fleet.field import Stage
 from roost.fleet.models.stages import Stages, has_no_room, stage_of
 from roost.fleet.nodes.registry import Node
 

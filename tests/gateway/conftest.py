@@ -17,8 +17,8 @@ from roost.fleet.streams.relay import RelaySettings
 from roost.gateway.assemble import Gateway, GatewaySettings, Kept, open_gateway
 from roost.gateway.front.access import Authorise, anyone
 from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.generation import GenerationSettings
 from roost.gateway.node_link import GatewayLinkSettings
-from roost.gateway.turns.generation import GenerationSettings
 from roost.store.conversations.journal import Journal
 from roost.store.credentials.usage import UsageStore
 from roost.wire.memory import memory_pair

@@ -6,7 +6,7 @@ import pytest
 
 from roost.core.request import ServiceClass
 from roost.errors import RoostError
-from roost.gateway.turns.asked import (
+from roost.gateway.reading.asked import (
     asked_affinity,
     asked_class,
     asked_key,

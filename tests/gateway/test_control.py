@@ -15,7 +15,7 @@ from roost.core.events import Delta, PrefillProgress, Started
 from roost.core.ids import ModelId
 from roost.core.machine import Memory, Processor
 from roost.core.snapshots import NodeStatus, RuntimeView
-from roost.gateway.desk.control_words import VERBS
+from roost.gateway.control_words import VERBS
 from tests.conftest import until
 from tests.gateway.conftest import Reply, Stage, ask, staged
 from tests.gateway.puppet import MODEL, status

@@ -14,7 +14,7 @@ from roost.core.request import EmbedPrompt, RankPrompt
 from roost.core.snapshots import NodeStatus
 from roost.core.vectors import packed
 from roost.errors import Failure
-from roost.gateway.turns.generation import GenerationSettings
+from roost.gateway.generation import GenerationSettings
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Client, Reply, Stage, ask, staged

@@ -11,8 +11,8 @@ from roost.core.fence import Life
 from roost.core.ids import NodeId
 from roost.core.request import ChatPrompt
 from roost.gateway.conversations.infer import InferSettings
-from roost.gateway.turns.identity import IdentitySettings
-from roost.gateway.turns.session_token import SessionKey
+from roost.gateway.entry.identity import IdentitySettings
+from roost.gateway.reading.session_token import SessionKey
 from roost.store.conversations.journal import Journal, JournalSettings
 from roost.wire.messages import Open
 from tests.conftest import until

@@ -14,9 +14,9 @@ from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.assemble import GatewaySettings
 from roost.gateway.conversations.infer import InferSettings
+from roost.gateway.entry.identity import SESSION_HEADERS, IdentitySettings
 from roost.gateway.front.access import Principal, by_digest
-from roost.gateway.turns.identity import SESSION_HEADERS, IdentitySettings
-from roost.gateway.turns.session_token import SessionKey
+from roost.gateway.reading.session_token import SessionKey
 from roost.store.conversations.journal import Journal, JournalSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged

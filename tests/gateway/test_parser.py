@@ -10,8 +10,8 @@ import pytest
 
 from roost.core.ids import TenantId
 from roost.gateway.loop import loop_factory
-from roost.gateway.turns.parser import Parser
-from roost.gateway.turns.parsing import Job, Parsed, Unreadable, parse
+from roost.gateway.reading.parser import Parser
+from roost.gateway.reading.parsing import Job, Parsed, Unreadable, parse
 from tests.children import called
 
 GOOD = Job(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from roost.core.fence import Epoch
 from roost.core.ids import ConversationKey, ModelId, NodeId, TenantId
 from roost.core.pin import Pin
-from roost.gateway.turns.session_token import TOKEN_MAX_CHARS, Session, SessionKey, Signer
+from roost.gateway.reading.session_token import TOKEN_MAX_CHARS, Session, SessionKey, Signer
 
 OLD, NEW = SessionKey("k1", b"o" * 32), SessionKey("k2", b"n" * 32)
 TENANT = TenantId("key:1")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from roost.gateway.loop import run
+from roost.gateway.request_ids import RequestIds
 from roost.gateway.tasks import Tasks
-from roost.gateway.turns.request_ids import RequestIds
 
 
 async def _loop_name() -> str:

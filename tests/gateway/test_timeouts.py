@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.errors import RoostError
-from roost.gateway.turns.timeouts import TIMEOUT_MAX_MS, asked_timeout_s, left_ms
+from roost.gateway.reading.timeouts import TIMEOUT_MAX_MS, asked_timeout_s, left_ms
 
 
 @given(st.integers(1, TIMEOUT_MAX_MS))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from roost.errors import Failure
-from roost.gateway.turns.failures import errors_under
+from roost.gateway.failures import errors_under
 from roost.observe import logs
 from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.puppet import MODEL

@@ -9,8 +9,8 @@ from roost.backends.base import Prepared, SlotUse
 from roost.core.events import Delta, Finished, Usage
 from roost.core.ids import ModelId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure
+from roost.node.cold import VOCABULARY
 from roost.node.effects import Effect, Load, Prepare, Run, Send, Stop, Unload
-from roost.node.prompts.cold import VOCABULARY
 from roost.node.refusals import DIED
 from roost.wire.messages import Events, Open, Phase, Refused, Released
 from tests.node.kit import (

@@ -39,9 +39,9 @@ from roost.node.effects import (
     StreamKey,
     Unload,
 )
+from roost.node.floor.pace import PaceSettings
 from roost.node.models.ledger import RoomSettings
 from roost.node.settings import AgentSettings
-from roost.node.slots.pace import PaceSettings
 from roost.wire.messages import Cancel, Credit, Events, Hello, Phase, Refused, Released, Status
 from roost.wire.stream_guard import StreamGuard
 from tests.node.kit import MODEL, OTHER, offer, open_message, prepared

@@ -10,7 +10,7 @@ from roost.core.events import Delta, Failed, PrefillProgress, Usage
 from roost.core.ids import RuntimeId, StreamId
 from roost.errors import Failure
 from roost.node.effects import Load, Pause, Stop, Unload
-from roost.node.slots.pace import PaceSettings
+from roost.node.floor.pace import PaceSettings
 from roost.wire.messages import Phase, Refused, Released
 from tests.node.kit import (
     ANSWER,

@@ -8,7 +8,7 @@ import pytest
 from roost.core.ids import SessionId
 from roost.core.state_views import StateResult, StateView, StateWish
 from roost.node.effects import Demote, Effect, Forget, Mark, Park, Promote, Send
-from roost.node.states.errands import (
+from roost.node.errands import (
     BUSY,
     CANNOT,
     FULL,
@@ -19,7 +19,7 @@ from roost.node.states.errands import (
     OPEN_MAX,
     slot_name,
 )
-from roost.node.states.errands import UNKNOWN as NO_STATE
+from roost.node.errands import UNKNOWN as NO_STATE
 from roost.node.states.session_settings import SessionSettings
 from roost.wire.messages import StateOrder, StatesTold
 from tests.node.kit import FIRST, LINK, MODEL, Node

@@ -5,10 +5,10 @@ from __future__ import annotations
 from roost.core.ids import ModelId, RuntimeId
 from roost.node.desk import Outgoing
 from roost.node.effects import Unload
-from roost.node.slots.floor import Floor
-from roost.node.slots.floors import Floors
-from roost.node.slots.pace import PaceSettings
-from roost.node.slots.seating import Seating
+from roost.node.floor.floor import Floor
+from roost.node.floor.floors import Floors
+from roost.node.floor.pace import PaceSettings
+from roost.node.floor.seating import Seating
 from roost.node.states.session_settings import SessionSettings
 from roost.node.states.sessions import Sessions
 

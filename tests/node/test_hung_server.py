@@ -18,9 +18,9 @@ from roost.core.events import Failed
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
+from roost.node.floor.pace import PaceSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.settings import AgentSettings
-from roost.node.slots.pace import PaceSettings
 from roost.observe import logs
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello

@@ -5,7 +5,7 @@ from __future__ import annotations
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, Usage
 from roost.core.reading import Reading
 from roost.errors import Failure
-from roost.node.prompts.meter import Meter
+from roost.node.meter import Meter
 
 THINKS = Reading(("<think>", "</think>"))
 SPENT = Usage(5, 0, 9)

@@ -13,7 +13,7 @@ from roost.core.snapshots import OrderKind, OrderView, RuntimeView
 from roost.errors import Failure
 from roost.node.effects import Load, Unload
 from roost.node.models.ledger import RoomSettings
-from roost.node.models.orders import OPEN_MAX, VIEWS_MAX
+from roost.node.orders import OPEN_MAX, VIEWS_MAX
 from roost.wire.messages import Order, Refused
 from tests.node.kit import ANSWER, FIRST, MODEL, OTHER, SETTINGS, Node, offer
 

@@ -10,7 +10,7 @@ from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
 from roost.node.effects import Demote, Effect, Forget, Load, Park, Restore, Run, Unload
 from roost.node.models.ledger import RoomSettings
 from roost.node.settings import AgentSettings
-from roost.node.slots.slots import pack
+from roost.node.slots import pack
 from roost.node.states.parked import Kept
 from roost.node.states.session_settings import SessionSettings
 from tests.node.kit import ANSWER, FIRST, MODEL, OTHER, Node, offer

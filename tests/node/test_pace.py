@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roost.node.slots.pace import DECODE_WINDOW, STEPS_MIN, Pace, PaceSettings
+from roost.node.floor.pace import DECODE_WINDOW, STEPS_MIN, Pace, PaceSettings
 
 SETTINGS = PaceSettings(stall_s=30.0, stall_floor_s=5.0)
 

@@ -11,7 +11,7 @@ from roost.errors import Failure
 from roost.node.effects import Calibrate, Load, Pressed, Unload, Weigh
 from roost.node.models.ledger import RoomSettings
 from roost.node.models.pressure import Reading
-from roost.node.models.relief import Weights
+from roost.node.relief import Weights
 from roost.wire.messages import Refused
 from tests.node.kit import FIRST, MODEL, OTHER, SETTINGS, Node, offer
 from tests.node.test_orders import order, seen

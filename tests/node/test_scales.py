@@ -11,7 +11,7 @@ from roost.core.model import RuntimeKey
 from roost.errors import fail
 from roost.node.machine.scales import Scales, ScalesSettings, weigh
 from roost.node.models.pressure import Reading
-from roost.node.models.relief import Weights
+from roost.node.relief import Weights
 from roost.observe import logs
 from tests.node.kit import MODEL
 from tests.node.tiny import TinyRuntime

@@ -6,7 +6,7 @@ from time import process_time
 
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId, TenantId
-from roost.node.slots.slots import Content
+from roost.node.slots import Content
 from roost.node.states.session_settings import SessionSettings
 from roost.node.states.sessions import Sessions
 

@@ -23,8 +23,8 @@ from hypothesis.stateful import (
 from roost.backends.base import Prepared, SavedState
 from roost.core.ids import RuntimeId, SessionId
 from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run
-from roost.node.slots.seating import Seating
-from roost.node.slots.slots import pack
+from roost.node.floor.seating import Seating
+from roost.node.slots import pack
 from roost.node.states.session_settings import SessionSettings
 from roost.node.states.sessions import Sessions
 from roost.node.stream import Stream

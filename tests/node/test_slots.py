@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from roost.backends.base import SlotUse
 from roost.core.ids import TenantId
 from roost.core.snapshots import SlotView
-from roost.node.slots.slots import Slots, SlotStatistics
+from roost.node.slots import Slots, SlotStatistics
 
 ANN, BOB = TenantId("ann"), TenantId("bob")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from roost.core.ids import RuntimeId
 from roost.errors import Failure
 from roost.node.effects import Load, Unload
+from roost.node.floor.pace import PaceSettings
 from roost.node.models.ledger import RoomSettings
 from roost.node.settings import AgentSettings
-from roost.node.slots.pace import PaceSettings
 from roost.wire.messages import Refused
 from tests.node.kit import FIRST, MODEL, OTHER, Node, offer, reason_of
 

@@ -13,7 +13,7 @@ from roost.backends.base import Prepared
 from roost.core.ids import ModelId
 from roost.core.request import ChatPrompt, GenerateRequest, Message, TextPrompt
 from roost.errors import RoostError, fail
-from roost.node.prompts.meter import left_out
+from roost.node.meter import left_out
 from roost.node.prompts.trimming import prepared
 from tests.backends.test_scripted import start
 

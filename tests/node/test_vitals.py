@@ -12,7 +12,7 @@ from roost.core.events import Delta, Failed, PrefillProgress, Started
 from roost.core.ids import RuntimeId
 from roost.core.machine import Memory, Processor
 from roost.errors import Failure
-from roost.node.slots.vitals import SPARE_BYTES, WINDOW_S, Vitals
+from roost.node.floor.vitals import SPARE_BYTES, WINDOW_S, Vitals
 from tests.node.kit import SETTINGS, Node, offer
 
 MIB = 1024 * 1024

@@ -8,9 +8,9 @@ import pytest
 
 from roost.core.allowance import Allowance
 from roost.core.ids import RequestId
+from roost.sim.booking import Booking, Kind
 from roost.sim.claims.allowances import CLAIMS
 from roost.sim.claims.checkers import check
-from roost.sim.gateway.booking import Booking, Kind
 from roost.sim.history import History, Rest
 
 LIMITS = Allowance(requests_per_minute=3, tokens_per_minute=100, at_once=2)

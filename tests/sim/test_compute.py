@@ -11,8 +11,8 @@ from roost.core.events import Delta, Finished, PrefillProgress, Started, StreamE
 from roost.core.ids import ModelId, StreamId
 from roost.core.request import ChatPrompt, GenerateRequest, Message, Role
 from roost.node.effects import StreamKey
+from roost.sim.compute import Engine, answer_of, prompt_tokens
 from roost.sim.costs import Costs
-from roost.sim.node.compute import Engine, answer_of, prompt_tokens
 from roost.sim.world import World
 
 COSTS = Costs(batch=4)

@@ -6,7 +6,7 @@ import pytest
 
 from roost.sim.play import Parts, Stage
 from roost.sim.run import scenarios
-from roost.sim.traffic.tape import BadTapeError, Request, Tape, Turn, read, talks
+from roost.sim.tape import BadTapeError, Request, Tape, Turn, read, talks
 
 KNOWN = scenarios()
 RECORDED = [name for name, scenario in KNOWN.items() if scenario.tape is not None]

@@ -18,8 +18,8 @@ from roost.store.files import lock_now
 from roost.store.home import Home
 from roost.store.models.inspection import digest
 from roost.store.models.registry import ModelStore
-from roost.store.models.selecting import choices, each_of, select
 from roost.store.pulling.pull import PullSettings, Request, Stage, pull
+from roost.store.pulling.selecting import choices, each_of, select
 from roost.store.pulling.sources import lock_key, parse_source
 from roost.store.pulling.transfer import Limits
 from tests.store.gguf_writer import Typed, shards, tiny

@@ -236,7 +236,7 @@ def test_a_killed_runtime_is_an_error_event_and_starts_again(served: Roost, open
     chunks = iter(stream)
     next(chunks)
     next(chunks)
-    runtime = [p for p in served.descendants() if "llama_child" in " ".join(p.cmdline())]
+    runtime = [p for p in served.descendants() if "llama.child" in " ".join(p.cmdline())]
     assert runtime
     for process in runtime:
         process.kill()

@@ -178,7 +178,7 @@ def test_a_greedy_answer_of_a_real_model_is_the_one_of_an_unfailed_run(
 
 def kill_server(node: Roost) -> None:
     """Kill -9 the model's process of a node."""
-    found = [one for one in node.descendants() if "llama_child" in " ".join(one.cmdline())]
+    found = [one for one in node.descendants() if "llama.child" in " ".join(one.cmdline())]
     assert found
     for process in found:
         process.kill()

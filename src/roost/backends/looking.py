@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from roost.backends.hosted.hostable import Library
+from roost.backends.hostable import Library
 from roost.backends.install import install_command
 from roost.core.choice import Accelerator, Found
 

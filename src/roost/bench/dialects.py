@@ -26,10 +26,10 @@ from roost.core.events import (
 )
 from roost.core.ids import TenantId
 from roost.core.reading import Reading
-from roost.dialects.choice import Choice
 from roost.dialects.openai.chat_reply import ChatStream
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.options import ReplyOptions
-from roost.gateway.turns.parsing import Job, Parsed, parse
+from roost.gateway.reading.parsing import Job, Parsed, parse
 
 EVENT_BAR_US = 15.0
 HISTORY_BAR_US = 5000.0

@@ -22,7 +22,7 @@ import msgspec
 from roost.backends.base import Runtime, SlotUse, StartSettings
 from roost.backends.choosing import Subject
 from roost.backends.registry import chosen, here, make
-from roost.bench.drills.report import table
+from roost.bench.claims import table
 from roost.bench.numbers import calibration
 from roost.core.choice import AUTO
 from roost.core.events import Delta, Finished

@@ -26,9 +26,9 @@ from roost.fleet.settings import FleetSettings
 from roost.gateway.assemble import GatewaySettings, open_gateway
 from roost.gateway.front.access import ANYONE, Fields, Principal, by_digest
 from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.generation import GenerationSettings
 from roost.gateway.loop import run
 from roost.gateway.node_link import GatewayLinkSettings
-from roost.gateway.turns.generation import GenerationSettings
 from roost.node.agent import Agent
 from roost.node.joining.dial import DialSettings, keep_joined
 from roost.node.joining.socket_connection import Address, dial

@@ -27,8 +27,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_least, table
 from roost.bench.drills.fleets import Fleet, nodes
-from roost.bench.drills.report import Check, Report, at_least, table
 from roost.bench.drills.stage import Stage, on_stage
 from roost.bench.numbers import calibration
 from roost.bench.processes import ends_by_term

@@ -27,7 +27,7 @@ from roost.backends.base import Prepared, Runtime, SlotUse, StartSettings
 from roost.backends.hosted.frames import Load
 from roost.backends.registry import HOSTED, look, make, traits
 from roost.bench.bare import Work
-from roost.bench.drills.report import Check, Report, at_least, table
+from roost.bench.claims import Check, Report, at_least, table
 from roost.bench.numbers import calibration, interleaved, ratio_of_medians
 from roost.core.events import Finished
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions

@@ -19,7 +19,7 @@ from time import monotonic, process_time
 import msgspec
 
 from roost.bench.chat_stream import Told, asked
-from roost.bench.drills.report import Check, Report, at_least, at_most, ms, none_of, table
+from roost.bench.claims import Check, Report, at_least, at_most, ms, none_of, table
 from roost.bench.drills.stage import Stage, on_stage
 from roost.bench.numbers import calibration, interleaved, ratio_of_medians
 from roost.bench.processes import ends_by_term

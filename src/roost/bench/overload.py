@@ -17,10 +17,7 @@ from time import process_time
 
 import msgspec
 
-from roost.bench.drills.answers import Answer
-from roost.bench.drills.arrivals import closed_loop, open_loop, open_steps
-from roost.bench.drills.asking import Chat, scripted
-from roost.bench.drills.report import (
+from roost.bench.claims import (
     Check,
     Report,
     at_least,
@@ -30,6 +27,9 @@ from roost.bench.drills.report import (
     quantile,
     table,
 )
+from roost.bench.drills.answers import Answer
+from roost.bench.drills.arrivals import closed_loop, open_loop, open_steps
+from roost.bench.drills.asking import Chat, scripted
 from roost.bench.drills.stage import Running, Stage, on_stage
 from roost.bench.numbers import calibration
 from roost.bench.processes import ends_by_term

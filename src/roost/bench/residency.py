@@ -21,8 +21,8 @@ import msgspec
 
 from roost.backends.base import Runtime, StartSettings
 from roost.backends.scripted.backend import Script, ScriptedBackend
+from roost.bench.claims import Report, at_most, ms, table
 from roost.bench.drills.asking import Chat, ask
-from roost.bench.drills.report import Report, at_most, ms, table
 from roost.bench.numbers import calibration
 from roost.core.fence import Life
 from roost.core.ids import ModelId, NodeId, RuntimeId
@@ -32,13 +32,13 @@ from roost.fleet.settings import FleetSettings
 from roost.gateway.assemble import GatewaySettings, open_gateway
 from roost.gateway.front.access import anyone
 from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.generation import GenerationSettings
 from roost.gateway.loop import run
 from roost.gateway.node_link import GatewayLinkSettings
-from roost.gateway.turns.generation import GenerationSettings
 from roost.node.agent import Agent
+from roost.node.floor.pace import PaceSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.settings import AgentSettings
-from roost.node.slots.pace import PaceSettings
 from roost.observe import logs
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello

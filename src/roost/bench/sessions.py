@@ -19,8 +19,8 @@ from time import process_time
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_least, at_most, ms, none_of, table
 from roost.bench.drills.asking import Chat, ask
-from roost.bench.drills.report import Check, Report, at_least, at_most, ms, none_of, table
 from roost.bench.drills.stage import Running, Stage, on_stage
 from roost.bench.numbers import calibration
 from roost.bench.processes import ends_by_term

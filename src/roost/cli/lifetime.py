@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from roost.observe import logs
 
 if TYPE_CHECKING:
-    from roost.cli.parts.reloading import Reloads
+    from roost.cli.reloading import Reloads
 
 DRAINED = 0
 INTERRUPTED = 130

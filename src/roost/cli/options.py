@@ -68,7 +68,7 @@ def open_home(settings: Settings) -> Home:
 def start_lifetime(arguments: argparse.Namespace) -> Lifetime:
     """Set up the log of a serving verb, its signals, and what HUP changes: the log, at first."""
     from roost.cli.lifetime import Lifetime
-    from roost.cli.parts.reloading import Reloads, Taker
+    from roost.cli.reloading import Reloads, Taker
     from roost.observe import logs
 
     def read_again() -> Settings:

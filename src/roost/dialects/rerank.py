@@ -18,10 +18,10 @@ from roost.core.ids import ModelId
 from roost.core.request import RankPrompt
 from roost.core.vectors import numbers
 from roost.dialects import fields
-from roost.dialects.choice import Choice
 from roost.dialects.json_body import JsonObject, parse_object
 from roost.dialects.json_text import encode_text
 from roost.dialects.openai import options as shared
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.envelope import Fact
 from roost.dialects.vectors import Collected, embedding_request
 from roost.errors import RoostError, fail

@@ -19,11 +19,11 @@ from roost.core.events import Delta, Failed, Finished, StreamEvent
 from roost.core.ids import ModelId
 from roost.core.request import GenerateRequest, Prompt, TextPrompt, TokensPrompt
 from roost.dialects import fields
-from roost.dialects.choice import Choice
 from roost.dialects.json_body import JsonObject, parse_object
 from roost.dialects.json_text import encode_text
 from roost.dialects.openai import options as shared
 from roost.dialects.openai.chat import read_chat
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.completions import TOKEN_ID_MAX, are_whole
 from roost.dialects.openai.envelope import Fact
 from roost.errors import RoostError, fail

@@ -14,7 +14,6 @@ from roost.core.ids import ModelId, RequestId
 from roost.errors import Failure, Fault
 from roost.fleet.calls import Call, Calls, Stopped, Stopper
 from roost.fleet.choice.leases import Lease, Leases
-from roost.fleet.choice.prospects import Prospects
 from roost.fleet.choice.routing import Dice
 from roost.fleet.deadlines import Deadlines
 from roost.fleet.effects import Answer, Effect, Report, Waiting, Withdraw
@@ -22,6 +21,7 @@ from roost.fleet.line import refusals
 from roost.fleet.line.line import Entry, Line, News
 from roost.fleet.line.waits import Waits
 from roost.fleet.nodes.registry import Registry
+from roost.fleet.prospects import Prospects
 from roost.fleet.retrying import Recovery
 from roost.fleet.settings import FleetSettings
 from roost.fleet.watching.receipts import Receipts

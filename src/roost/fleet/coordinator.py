@@ -16,18 +16,18 @@ from roost.core.ids import ModelId, NodeId, RequestId, TenantId
 from roost.core.request import Terms
 from roost.core.snapshots import ModelOffer, NodeStatus
 from roost.errors import Failure
+from roost.fleet import census
+from roost.fleet.arrivals import line_up
+from roost.fleet.assigning import Assigner
 from roost.fleet.books import Books
 from roost.fleet.calls import Call
-from roost.fleet.choice.assigning import Assigner
 from roost.fleet.choice.homecoming import found
 from roost.fleet.choice.routing import Dice
 from roost.fleet.effects import Disconnect, Effect, Report
+from roost.fleet.leaving import Leaving
 from roost.fleet.line import refusals
-from roost.fleet.line.arrivals import line_up
 from roost.fleet.mishaps import Mishaps
-from roost.fleet.models.placing import Placer
-from roost.fleet.nodes import census
-from roost.fleet.nodes.leaving import Leaving
+from roost.fleet.placing import Placer
 from roost.fleet.settings import FleetSettings, followed
 from roost.fleet.streams.relay import Outcome
 from roost.fleet.streams.said import Said

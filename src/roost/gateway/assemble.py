@@ -24,21 +24,24 @@ from roost.gateway.conversations.infer import Infer, InferSettings
 from roost.gateway.conversations.infer_outlet import errors_by_path
 from roost.gateway.conversations.responses import ROOT as RESPONSES
 from roost.gateway.conversations.responses import Responses
-from roost.gateway.conversations.views import ConversationViews
 from roost.gateway.desk.admin import Admin
 from roost.gateway.desk.control import Control
+from roost.gateway.desk.conversations import ConversationViews
 from roost.gateway.desk.description import Description
 from roost.gateway.desk.ollama import OllamaViews
 from roost.gateway.desk.operations import Operations
 from roost.gateway.desk.ordering import Ordering
 from roost.gateway.desk.pages import COORDINATOR, DOCS, HOME, Pages, WebFile, read_web
 from roost.gateway.desk.state_desk import StateDesk
+from roost.gateway.entry.identity import Identity, IdentitySettings
+from roost.gateway.failures import MESSAGES, errors_under
 from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone, origins
 from roost.gateway.front.guard import guarded
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.front.server import Front, open_front
+from roost.gateway.generation import Generation, GenerationSettings
 from roost.gateway.handover import Handovers
 from roost.gateway.mind import Mind
 from roost.gateway.node_link import GatewayLinkSettings, NodeLink
@@ -47,9 +50,6 @@ from roost.gateway.replay.lifelines import Lifelines
 from roost.gateway.replay.reattach import Reattach
 from roost.gateway.routes import Places, Routes
 from roost.gateway.tasks import Tasks
-from roost.gateway.turns.failures import MESSAGES, errors_under
-from roost.gateway.turns.generation import Generation, GenerationSettings
-from roost.gateway.turns.identity import Identity, IdentitySettings
 from roost.gateway.turns.limiter import Limiter, LimiterSettings, UsageKeeper
 from roost.gateway.watching.traces import open_traces
 from roost.gateway.worker_views import WorkerViews

@@ -18,7 +18,7 @@ from roost.fleet.conversations.compacting import past_of
 from roost.fleet.conversations.compaction import Asked
 from roost.fleet.nodes.handover import Emptied, Handover, HandoverSettings, Move
 from roost.fleet.streams.relay import Relay, RelaySettings
-from roost.gateway.turns.request_ids import RequestIds
+from roost.gateway.request_ids import RequestIds
 from roost.gateway.turns.turn import Turn
 
 if TYPE_CHECKING:

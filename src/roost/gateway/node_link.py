@@ -13,8 +13,8 @@ import msgspec
 from roost.core.fence import Epoch, Fence, Life
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, StreamId
 from roost.errors import Failure, RoostError
-from roost.fleet.nodes.report_news import ReportNews
 from roost.fleet.watching.oddities import Oddities
+from roost.fleet.watching.report_news import ReportNews
 from roost.wire.codec import FRAME_MAX_BYTES
 from roost.wire.heartbeat import LinkSettings
 from roost.wire.link import GatewayEnd

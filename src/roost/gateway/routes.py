@@ -9,10 +9,10 @@ import msgspec
 
 from roost.core.ids import TenantId
 from roost.errors import Failure
+from roost.gateway.failures import speaks_anthropic
 from roost.gateway.front.access import Asked
 from roost.gateway.front.router import NotMatched, Router, percent_decoded
 from roost.gateway.front.shared import Early
-from roost.gateway.turns.failures import speaks_anthropic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -38,13 +38,13 @@ from roost.errors import Failure
 from roost.node import guard, refusals
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Restore, StreamKey
+from roost.node.errands import Errands
 from roost.node.fence import Fences
 from roost.node.joining.reporter import Reporter
-from roost.node.models.orders import Orders
-from roost.node.models.relief import Relief, Weights
-from roost.node.models.stalls import Stalls
+from roost.node.orders import Orders
+from roost.node.relief import Relief, Weights
 from roost.node.settings import AgentSettings
-from roost.node.states.errands import Errands
+from roost.node.stalls import Stalls
 from roost.node.states.parked import Kept
 from roost.node.statistics import AgentStatistics
 from roost.node.views import load_views, runtime_view

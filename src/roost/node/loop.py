@@ -25,10 +25,10 @@ from roost.node.inbox import Inbox
 from roost.node.machine.scales import Calibration, Probe, ScalesSettings
 from roost.node.machine.telemetry import measure
 from roost.node.models.pulls import Puller
-from roost.node.models.relief import Weights
 from roost.node.perform import Check, Hands, Launch, Report, perform
 from roost.node.prompts.counters import Counters
 from roost.node.refusals import DRAINING
+from roost.node.relief import Weights
 from roost.node.states.keeping import Keeper, KeepSettings
 from roost.node.states.parked import Kept
 from roost.node.statistics import AgentStatistics

@@ -18,6 +18,7 @@ from roost.core.events import Failed, StreamEvent
 from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Failure, RoostError
 from roost.node.agent import Agent
+from roost.node.cold import VOCABULARY
 from roost.node.effects import (
     Calibrate,
     Demote,
@@ -43,7 +44,6 @@ from roost.node.inbox import Inbox
 from roost.node.jobs import Job
 from roost.node.machine.scales import Scales
 from roost.node.prompts import vectors
-from roost.node.prompts.cold import VOCABULARY
 from roost.node.prompts.counters import Count, weights_are_needed
 from roost.node.states.keeping import Keeper, KeepSettings
 from roost.observe.logs import Log

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from roost.node.floor.pace import PaceSettings
 from roost.node.joining.reporter import ReportSettings
 from roost.node.models.ledger import RoomSettings
 from roost.node.models.pressure import PressureSettings
 from roost.node.models.residency import BackoffSettings
 from roost.node.models.stays import StaySettings
-from roost.node.slots.pace import PaceSettings
 from roost.node.states.session_settings import SessionSettings
 
 

@@ -36,8 +36,8 @@ from roost.core.events import (
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.errors import Failure
 from roost.node.effects import StreamKey
+from roost.node.meter import Meter, left_out
 from roost.node.outbox import Outbox, Outflow
-from roost.node.prompts.meter import Meter, left_out
 from roost.wire.messages import Open, Refused, Released
 
 Phase: TypeAlias = Literal[

@@ -14,18 +14,18 @@ from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure
 from roost.node import guard, refusals
+from roost.node.cold import cold_count, is_cold_count
 from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Load, Look, Prepare, Stop, StreamKey
+from roost.node.floor.floor import Floor
+from roost.node.floor.floors import Floors
+from roost.node.floor.seating import Seating
 from roost.node.models.boarding import Clear, Relieve, known_bytes, no_model
 from roost.node.models.keys import Keys, carried
 from roost.node.models.progress import Progress
 from roost.node.models.residency import Ready, Residency, TellAll, Unavailable
 from roost.node.models.stays import Stays
-from roost.node.prompts.cold import cold_count, is_cold_count
 from roost.node.settings import AgentSettings
-from roost.node.slots.floor import Floor
-from roost.node.slots.floors import Floors
-from roost.node.slots.seating import Seating
 from roost.node.states.sessions import Sessions
 from roost.node.stream import Stream
 from roost.wire.messages import Phase

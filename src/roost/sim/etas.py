@@ -13,7 +13,7 @@ import msgspec
 from roost.fleet.effects import Effect, Waiting
 from roost.sim.gateway.front import Front
 from roost.sim.gateway.ledger import Ledger
-from roost.sim.parts import FrontParts
+from roost.sim.gateway.parts import FrontParts
 from roost.sim.play import Parts, Stage
 from roost.sim.policies import EQUAL, UNEQUAL, percentile
 from roost.sim.scenario import Machines, Scenario, Traffic

@@ -16,7 +16,7 @@ from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, SessionId
 from roost.errors import Failure
 from roost.fleet.conversations.compacting import CompactionSettings
 from roost.fleet.effects import Placement
-from roost.sim.gateway.booking import Booking
+from roost.sim.booking import Booking
 
 NO_COMPACTION = CompactionSettings(summariser="off")
 Ending = Literal["complete", "rejected", "broken", "client_gone", "write_timeout", "gateway_lost"]

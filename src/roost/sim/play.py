@@ -20,21 +20,21 @@ from roost.fleet.settings import FleetSettings
 from roost.fleet.streams.relay import Relay, RelaySettings
 from roost.fleet.streams.said import Said
 from roost.node.agent import Agent
+from roost.node.floor.pace import PaceSettings
 from roost.node.models.ledger import RoomSettings
 from roost.node.models.stays import StaySettings
 from roost.node.settings import AgentSettings
-from roost.node.slots.pace import PaceSettings
 from roost.sim.claims.checkers import Violation, check
 from roost.sim.faults import AFTERMATH_S, Faults
 from roost.sim.gateway.front import Front
 from roost.sim.gateway.handovers import MakeHandover
 from roost.sim.gateway.ledger import Ledger
+from roost.sim.gateway.parts import FrontParts, RelayMaker
 from roost.sim.gateway.talks import MakeTalks, TalkParts, Talks
 from roost.sim.history import History, Rest
 from roost.sim.network import Network
 from roost.sim.node.steward import MB
 from roost.sim.node.worker import Worker, WorkerSpec
-from roost.sim.parts import FrontParts, RelayMaker
 from roost.sim.scenario import Scenario
 from roost.sim.traffic.operators import Operators
 from roost.sim.traffic.workload import ClientParts, Workload

@@ -15,12 +15,12 @@ from importlib.resources import files
 import msgspec
 
 from roost.sim import etas, policies
+from roost.sim import tape as tape_format
 from roost.sim.batch import Job, cores, killed, played
 from roost.sim.claims.checkers import CHECKERS
 from roost.sim.mutants.catalogue import CATALOGUE
 from roost.sim.play import Played, play
 from roost.sim.scenario import Scenario
-from roost.sim.traffic import tape as tape_format
 
 DESCRIPTION = """\
 Play scenarios with seeds: the machines of roost with a simulated network, clock and compute, under

@@ -16,7 +16,7 @@ from roost.fleet.streams.relay import RelaySettings
 from roost.fleet.streams.stream_log import ReattachSettings
 from roost.node.states.session_settings import SessionSettings
 from roost.sim.costs import Costs, Distances
-from roost.sim.traffic.tape import Tape
+from roost.sim.tape import Tape
 
 Span: TypeAlias = tuple[float, float]
 Count: TypeAlias = tuple[int, int]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from roost.bench.claims import Report, interval
 from roost.bench.drills import deaths, drain, failover, outlive, slow_client, stampede, sweep, ties
 from roost.bench.drills import unequal as speeds
 from roost.bench.drills.answers import Answer, End, rebased
-from roost.bench.drills.report import Report, interval
 from roost.bench.drills.told import Told
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from roost.bench import residency
+from roost.bench.claims import Check
 from roost.bench.drills.answers import Answer, End
-from roost.bench.drills.report import Check
 from roost.bench.drills.stage import Counts, FleetView, Node, Runtime, Slot
 from roost.bench.experiments import (
     e05_capacity,

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.bench.drills.report import Report, at_most, none_of
+from roost.bench.claims import Report, at_most, none_of
 from roost.bench.experiments import __main__ as verb
 from roost.bench.experiments.frame import Experiment, House
 from roost.bench.experiments.pages import Told, index, page

@@ -11,10 +11,10 @@ import pytest
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.fleet.upstream.pool import PoolSettings
+from roost.gateway.failures import errors_under, speaks_anthropic
 from roost.gateway.front.access import Principal, by_digest
 from roost.gateway.front.limits import FrontLimits
 from roost.gateway.routes import Places
-from roost.gateway.turns.failures import errors_under, speaks_anthropic
 from tests.conftest import Eventually
 from tests.gateway.front.conftest import Reply
 from tests.gateway.upstream.conftest import (

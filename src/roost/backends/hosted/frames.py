@@ -1,6 +1,6 @@
 """VALUE: what a node and a hosted library say to each other, and how it is written.
 
-One vocabulary with two spellings. A hosted child (`host_child`) is told and tells frames: four
+One vocabulary with two spellings. A hosted child (`child`) is told and tells frames: four
 bytes of length, then msgpack. A runner that somebody else has written (`command`) is told and tells
 the same values as lines of JSON. Whatever is longer than `FRAME_MAX_BYTES` is a defect of whoever
 wrote it, and the end of the conversation.

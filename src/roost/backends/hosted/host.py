@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 
 from roost.backends.base import StartSettings
+from roost.backends.hostable import Library
 from roost.backends.hosted.frames import FRAMES
-from roost.backends.hosted.hostable import Library
 from roost.backends.hosted.hosting import Guest, begin
 from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.looking import library_found

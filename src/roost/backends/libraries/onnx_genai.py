@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.backends.hosted.hostable import Library
+from roost.backends.hostable import Library
 from roost.core.model import Capabilities
 
 LIBRARY = Library(

@@ -5,7 +5,7 @@ For tests, for demonstrations without a model, and as the shortest example of a 
 
 from __future__ import annotations
 
-from roost.backends.hosted.hostable import Library
+from roost.backends.hostable import Library
 from roost.core.model import Capabilities
 
 LIBRARY = Library(

@@ -1,7 +1,7 @@
 """SHELL: the backend `llama_server`: llama.cpp's own server as a child, from a wheel or a binary.
 
 The `xllamacpp` wheel brings the server inside a Python module, which runs in a process of its own
-(`llama_child`); a `llama-server` binary is driven in the same way, over the same requests.
+(`child`); a `llama-server` binary is driven in the same way, over the same requests.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from roost.bench.chaos.promises import Verdict
 from roost.bench.chaos.seen import Seen, Struck
-from roost.bench.drills.report import table
+from roost.bench.claims import table
 
 
 def lines(seen: Seen, verdicts: Sequence[Verdict]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from roost.bench.claims import Report
 from roost.bench.drills import (
     aborts,
     deaths,
@@ -25,7 +26,6 @@ from roost.bench.drills import (
     unequal,
 )
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Report
 from roost.bench.drills.stage import Stage, many_calls, on_stage
 from roost.bench.numbers import calibration
 from roost.bench.processes import ends_by_term

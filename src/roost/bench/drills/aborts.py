@@ -8,13 +8,13 @@ from collections import Counter
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_least, none_of, table
 from roost.bench.drills import fleets
 from roost.bench.drills.answers import Answer
 from roost.bench.drills.arrivals import at_once, open_loop
 from roost.bench.drills.asking import Chat, scripted
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Check, Report, at_least, none_of, table
 from roost.bench.drills.stage import Running, Stage
 
 MEMBERS, SLOTS = 2, 2

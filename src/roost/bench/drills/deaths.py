@@ -16,13 +16,13 @@ from typing import Literal
 
 import msgspec
 
+from roost.bench.claims import Check, Report, none_of, table
 from roost.bench.drills import fleets
 from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.arrivals import at_once
 from roost.bench.drills.asking import Chat, ask, scripted
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Check, Report, none_of, table
 from roost.bench.drills.stage import FleetView, Node, Running, Stage
 from roost.bench.processes import family
 

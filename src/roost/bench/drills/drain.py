@@ -9,12 +9,12 @@ from time import monotonic
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_least, none_of, table
 from roost.bench.drills import trio
 from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.arrivals import open_loop
 from roost.bench.drills.fleets import Fleet, Kind
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Check, Report, at_least, none_of, table
 from roost.bench.drills.stage import FleetView, Stage
 
 LOAD = 0.5

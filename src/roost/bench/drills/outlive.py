@@ -14,10 +14,10 @@ from time import monotonic
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_least, none_of, table
 from roost.bench.drills import fleets
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Check, Report, at_least, none_of, table
 from roost.bench.drills.stage import FleetView, Stage
 from roost.bench.drills.talking import Talker
 from roost.bench.drills.told import Told

@@ -9,12 +9,12 @@ from time import monotonic
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_most, ms, none_of, quantile, table
 from roost.bench.drills import fleets
 from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.arrivals import at_once
 from roost.bench.drills.asking import Chat, ask, scripted
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Check, Report, at_most, ms, none_of, quantile, table
 from roost.bench.drills.stage import Running, Stage
 from roost.bench.load.environment import server_behind
 

@@ -24,7 +24,7 @@ import msgspec
 
 from roost.backends.base import LOG_MAX_BYTES, LOGS_KEPT
 from roost.backends.processes.child import SHIM
-from roost.bench.drills.report import Check, Report
+from roost.bench.claims import Check, Report
 from roost.bench.drills.tiny_model import NAME, tiny_model
 from roost.bench.processes import end
 from roost.store.home import Home

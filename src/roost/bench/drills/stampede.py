@@ -6,13 +6,13 @@ import random
 
 import msgspec
 
+from roost.bench.claims import Report, at_most, none_of, table
 from roost.bench.drills import fleets
 from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.arrivals import at_once
 from roost.bench.drills.asking import Chat, scripted
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Report, at_most, none_of, table
 from roost.bench.drills.stage import Stage
 
 SLOTS = 4

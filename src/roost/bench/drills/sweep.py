@@ -9,12 +9,12 @@ from itertools import pairwise
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_most, interval, ms, quantile, table
 from roost.bench.drills import fleets
 from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.arrivals import closed_loop, open_loop
 from roost.bench.drills.asking import Chat, scripted
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Check, Report, at_most, interval, ms, quantile, table
 from roost.bench.drills.stage import Running, Stage
 
 LIMIT, OFF = 2, 100_000

@@ -10,10 +10,10 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from roost.bench.claims import Report, at_least, at_most, table
 from roost.bench.drills import fleets
 from roost.bench.drills.asking import Chat, ask, scripted
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Report, at_least, at_most, table
 from roost.bench.drills.stage import Stage
 from roost.fleet.upstream.effects import Granted
 from roost.fleet.upstream.pool import PoolSettings, UpstreamPool

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from roost.bench.claims import Report, at_least, at_most, ms, quantile, table
 from roost.bench.drills import fleets
 from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.arrivals import at_once, open_loop
 from roost.bench.drills.asking import Chat
 from roost.bench.drills.paced_node import PIECES
 from roost.bench.drills.plan import Plan
-from roost.bench.drills.report import Report, at_least, at_most, ms, quantile, table
 from roost.bench.drills.stage import Stage
 
 DELAYS_MS = {"fast": 10.0, "slow-1": 30.0, "slow-2": 30.0}

@@ -12,9 +12,9 @@ from time import monotonic
 import msgspec
 
 from roost.bench.chat_stream import asked
+from roost.bench.claims import Check, Report, at_least, at_most, ms, quantile, table
 from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.asking import Chat, ask, scripted
-from roost.bench.drills.report import Check, Report, at_least, at_most, ms, quantile, table
 from roost.bench.drills.stage import Stage
 from roost.bench.experiments.frame import Experiment, House
 from roost.bench.experiments.telling import About, Bars, Verdict, verdict

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from roost.bench.drills.report import quantile
+from roost.bench.claims import quantile
 from roost.bench.drills.slow_client import (
     GAP_MS,
     GAP_RATIO_P50,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
-from roost.bench.drills.report import Check, Report, at_least, at_most, none_of, table
+from roost.bench.claims import Check, Report, at_least, at_most, none_of, table
 from roost.bench.drills.stage import Stage
 from roost.bench.experiments.calls import Reply, call
 from roost.bench.experiments.frame import Experiment, House

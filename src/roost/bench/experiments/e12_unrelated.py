@@ -11,7 +11,7 @@ from time import monotonic
 import msgspec
 
 from roost.bench import residency
-from roost.bench.drills.report import Check, Report, at_most
+from roost.bench.claims import Check, Report, at_most
 from roost.bench.drills.stage import Running, Stage, until
 from roost.bench.experiments.calls import call
 from roost.bench.experiments.frame import Experiment, House

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from roost.bench.drills.report import Check, Report, at_most, none_of, table
+from roost.bench.claims import Check, Report, at_most, none_of, table
 from roost.bench.drills.stage import FleetView, Stage
 from roost.bench.experiments.frame import Experiment, House
 from roost.bench.experiments.levels import Asked, Level, level

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_most, table
 from roost.bench.drills.asking import Chat, ask, scripted
-from roost.bench.drills.report import Check, Report, at_most, table
 from roost.bench.drills.stage import Running, Stage, until
 from roost.bench.experiments.calls import call
 from roost.bench.experiments.frame import Experiment, House

@@ -10,8 +10,8 @@ from time import monotonic
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_least, table
 from roost.bench.drills.asking import Chat, ask, scripted
-from roost.bench.drills.report import Check, Report, at_least, table
 from roost.bench.drills.stage import Running, Stage
 from roost.bench.experiments.calls import Reply, call
 from roost.bench.experiments.frame import Experiment, House

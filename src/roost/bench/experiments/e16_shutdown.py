@@ -10,9 +10,9 @@ from time import monotonic, sleep
 
 import msgspec
 
+from roost.bench.claims import Check, Report, at_most, none_of, table
 from roost.bench.drills.answers import Answer, rebased
 from roost.bench.drills.asking import Chat, ask
-from roost.bench.drills.report import Check, Report, at_most, none_of, table
 from roost.bench.drills.stage import Running, Stage, until
 from roost.bench.experiments.calls import view_with
 from roost.bench.experiments.frame import Experiment, House

@@ -10,7 +10,7 @@ from time import monotonic
 
 import msgspec
 
-from roost.bench.drills.report import Check, Report, at_least, none_of, table
+from roost.bench.claims import Check, Report, at_least, none_of, table
 from roost.bench.drills.stage import Running, Stage
 from roost.bench.experiments.calls import call
 from roost.bench.experiments.frame import Experiment, House

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from roost.bench.drills.report import Check, Report, none_of
+from roost.bench.claims import Check, Report, none_of
 from roost.bench.load.curves import Curve
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roost.bench.drills.report import table
+from roost.bench.claims import table
 
 if TYPE_CHECKING:
     from roost.bench.load.measure import Result

@@ -52,7 +52,7 @@ def lines(told: Compared) -> list[str]:
     """Say it for people, losses first."""
     from statistics import median
 
-    from roost.bench.drills.report import table
+    from roost.bench.claims import table
     from roost.bench.load.gates import seen
 
     rows = []

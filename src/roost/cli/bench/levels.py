@@ -60,7 +60,7 @@ def played(
 
 def lines(steps: Sequence[Step]) -> list[str]:
     """Say it for people, latencies in ms."""
-    from roost.bench.drills.report import table
+    from roost.bench.claims import table
 
     return table(HEADS, [_row(step) for step in steps]).splitlines()
 

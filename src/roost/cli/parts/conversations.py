@@ -14,8 +14,8 @@ from roost.fleet.conversations.registry import ConversationSettings
 from roost.fleet.nodes.handover import HandoverSettings
 from roost.gateway.conversations.archive import ArchiveSettings
 from roost.gateway.conversations.infer import InferSettings
-from roost.gateway.turns.identity import IdentitySettings
-from roost.gateway.turns.session_token import SECRET_LEAST_BYTES, SessionKey
+from roost.gateway.entry.identity import IdentitySettings
+from roost.gateway.reading.session_token import SECRET_LEAST_BYTES, SessionKey
 
 if TYPE_CHECKING:
     from roost.config import Settings

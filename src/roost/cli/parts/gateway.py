@@ -23,12 +23,12 @@ from roost.fleet.streams.relay import RelaySettings
 from roost.fleet.streams.stream_log import ReattachSettings
 from roost.fleet.watching.telemetry import TelemetrySettings
 from roost.gateway.assemble import GatewaySettings
+from roost.gateway.entry.identity import IdentitySettings
 from roost.gateway.front.access import origins
 from roost.gateway.front.limits import FrontLimits, Listener
+from roost.gateway.generation import GenerationSettings
 from roost.gateway.node_link import GatewayLinkSettings
 from roost.gateway.routes import Places
-from roost.gateway.turns.generation import GenerationSettings
-from roost.gateway.turns.identity import IdentitySettings
 from roost.gateway.turns.limiter import LimiterSettings
 from roost.wire.heartbeat import LinkSettings
 

@@ -25,6 +25,7 @@ from roost.core.ids import ModelId
 from roost.core.model import Manifest
 from roost.errors import fail
 from roost.node.agent import Agent
+from roost.node.floor.pace import PaceSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.machine import machine
 from roost.node.machine.about import Describer
@@ -37,7 +38,6 @@ from roost.node.models.shelf import COUNTING, Shelf, ShelfSettings
 from roost.node.models.stays import StaySettings
 from roost.node.prompts.counters import Counters
 from roost.node.settings import AgentSettings
-from roost.node.slots.pace import PaceSettings
 from roost.node.states.keeping import KeepSettings
 from roost.node.states.session_settings import SessionSettings
 from roost.observe import logs
@@ -154,7 +154,7 @@ def chooser(settings: Settings) -> Chooser:
 
 def _fetched(settings: Settings, stores: Stores, asked: Pull, watch: Watch) -> str:
     """Install what an operator of a gateway asks for; never a path of this machine."""
-    from roost.cli.verbs.pull import pull_settings
+    from roost.cli.parts.pulling import pull_settings
     from roost.store.pulling.pull import Request, pull
 
     if isinstance(parse_source(asked.source), FileSource):

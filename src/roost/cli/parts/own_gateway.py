@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from roost.cli.parts.reloading import Reloads
     from roost.cli.parts.stores import Stores
+    from roost.cli.reloading import Reloads
     from roost.config import Settings
     from roost.gateway.assemble import Gateway
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from roost.cli.parts.gateway import gateway_settings, limits, said_where, upstream_settings
-from roost.cli.parts.reloading import Taker
+from roost.cli.reloading import Taker
 from roost.errors import fail
 from roost.gateway.front.server import check_certificate
 from roost.store.credentials.fixed_keys import read_keys, read_tokens

@@ -17,8 +17,8 @@ from roost.observe import logs
 from roost.wire.memory import memory_pair
 
 if TYPE_CHECKING:
-    from roost.cli.parts.reloading import Reloads
     from roost.cli.parts.stores import Stores
+    from roost.cli.reloading import Reloads
     from roost.config import Settings
     from roost.core.ids import NodeId
     from roost.gateway.front.asgi import Receive, Scope, Send

@@ -87,7 +87,7 @@ def _model(settings: Settings, name: str, file: str) -> Manifest:
 
 
 def _on_hub(settings: Settings, name: str, file: str) -> Manifest:
-    from roost.cli.verbs.pull import pull_settings
+    from roost.cli.parts.pulling import pull_settings
     from roost.store.pulling.preview import preview_hub
     from roost.store.pulling.sources import HfSource, parse_source
 

@@ -69,8 +69,8 @@ def flags() -> options.Parser:
 
 def main(arguments: list[str]) -> int:
     """Run until a signal ends it."""
-    from roost.cli.parts.reloading import Taker
     from roost.cli.parts.takers import SERVERS
+    from roost.cli.reloading import Taker
     from roost.gateway.loop import run
 
     parsed = flags().parse_args(arguments)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from roost.cli import options
 from roost.cli.parts.aliases import read_aliases
+from roost.cli.parts.pulling import pull_settings
 from roost.cli.verbs import pull
 from roost.errors import RoostError
 from roost.text.screen import in_one_line
@@ -82,10 +83,10 @@ def _order(settings: Settings, parsed: Namespace) -> int:
 
 def _select(settings: Settings, store: ModelStore, parsed: Namespace) -> None:
     """Put another file behind a model's name, or list those that there are."""
-    from roost.store.models.selecting import choices, select
     from roost.store.pulling.pull import Request
+    from roost.store.pulling.selecting import choices, select
 
-    how, source = pull.pull_settings(settings), store.get(parsed.model).source
+    how, source = pull_settings(settings), store.get(parsed.model).source
     if not parsed.file:
         for found in choices(source, how):
             missing = f"  ({found.missing} parts are missing)" if found.missing else ""

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roost.cli import options
+from roost.cli.parts.pulling import pull_settings
 from roost.errors import fail
 from roost.text.screen import in_one_line
 
 if TYPE_CHECKING:
     from roost.config import Settings
-    from roost.store.pulling.pull import Pulled, PullSettings, Request
+    from roost.store.pulling.pull import Pulled, Request
 
 SETTINGS = ("hub.", "offline", *options.ASKS)
 DESCRIPTION = """\
@@ -67,8 +68,8 @@ def main(arguments: list[str]) -> int:
             return cancel_onto(settings, parsed.node, parsed.source)
         wanted = Wanted(parsed.source, parsed.file, parsed.accept_licence)
         return pull_onto(settings, parsed.node, wanted)
-    from roost.store.models.selecting import each_of
     from roost.store.pulling.pull import Request
+    from roost.store.pulling.selecting import each_of
 
     accepted = parsed.accept_licence
     asked = Request(parsed.source, parsed.file, link=parsed.link, accepted=accepted)
@@ -98,17 +99,6 @@ def pull(settings: Settings, request: Request) -> Pulled:
         raise
     finally:
         bar.close()
-
-
-def pull_settings(settings: Settings) -> PullSettings:
-    """Say where models come from, and with which token."""
-    import msgspec
-
-    from roost.store.pulling.pull import PullSettings
-
-    made = PullSettings(hub_token=settings.hub_token or None, offline=settings.offline)
-    endpoint = settings.hub_endpoint or made.hub_endpoint
-    return msgspec.structs.replace(made, hub_endpoint=endpoint)
 
 
 def describe(pulled: Pulled) -> str:

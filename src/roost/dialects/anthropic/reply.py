@@ -18,8 +18,8 @@ import msgspec
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.pieces import CallArguments, CallBegin, CallEnd, Piece, Text, Thought
 from roost.dialects.anthropic.errors import error_json
-from roost.dialects.choice import Choice
 from roost.dialects.json_text import clean, encode_text, escape_line_ends
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.envelope import Fact
 from roost.dialects.pieces import PieceTeller, Told
 from roost.errors import Failure, RoostError

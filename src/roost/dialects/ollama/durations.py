@@ -6,7 +6,7 @@ import re
 
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject
-from roost.dialects.ollama.stay import FOR_EVER
+from roost.dialects.stay import FOR_EVER
 
 KEEP_MAX_S = 366 * 86_400.0
 """Longer than this is for ever."""

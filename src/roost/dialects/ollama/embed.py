@@ -16,14 +16,14 @@ from roost.core.ids import ModelId
 from roost.core.request import EmbedPrompt
 from roost.core.vectors import DIMENSIONS_MAX
 from roost.dialects import fields
-from roost.dialects.choice import Choice
 from roost.dialects.json_body import JsonObject, parse_object
 from roost.dialects.json_text import encode_text
 from roost.dialects.ollama.durations import read_keep_s
 from roost.dialects.ollama.reply import DURATIONS
-from roost.dialects.ollama.stay import Stay
 from roost.dialects.openai import options as shared
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.envelope import Fact
+from roost.dialects.stay import Stay
 from roost.dialects.vectors import Collected, as_numbers, embedding_request
 
 Shape: TypeAlias = Literal["embed", "embeddings"]

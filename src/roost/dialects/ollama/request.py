@@ -28,10 +28,10 @@ from roost.dialects import fields
 from roost.dialects.json_body import JsonObject, parse_object
 from roost.dialects.ollama.durations import read_keep_s
 from roost.dialects.ollama.messages import read_messages, refuse_images
-from roost.dialects.ollama.stay import Stay
 from roost.dialects.openai import options as shared
 from roost.dialects.openai.messages import goes_on
 from roost.dialects.openai.tools import read_offer
+from roost.dialects.stay import Stay
 from roost.errors import fail
 
 EFFORTS = ("low", "medium", "high", "max")

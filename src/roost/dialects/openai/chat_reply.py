@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, TokenChoice
 from roost.core.pieces import CallArguments, CallBegin, CallEnd, Text, Thought
-from roost.dialects.choice import Choice
 from roost.dialects.json_text import encode_text
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.envelope import Ends, Fact, envelope_of
 from roost.dialects.openai.logprobs import chat_logprobs
 from roost.dialects.pieces import PieceTeller, Told

@@ -13,8 +13,8 @@ from roost.core.events import (
     StreamEvent,
     TokenChoice,
 )
-from roost.dialects.choice import Choice
 from roost.dialects.json_text import encode_text
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.envelope import Ends, Fact, envelope_of
 from roost.dialects.openai.logprobs import CompletionLogprobs
 from roost.errors import Failure, RoostError

@@ -17,10 +17,10 @@ from roost.core.ids import ModelId
 from roost.core.request import EmbedPrompt
 from roost.core.vectors import DIMENSIONS_MAX
 from roost.dialects import fields
-from roost.dialects.choice import Choice
 from roost.dialects.json_body import parse_object
 from roost.dialects.json_text import encode_text
 from roost.dialects.openai import options as shared
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.completions import TOKEN_ID_MAX, are_whole
 from roost.dialects.openai.envelope import Fact
 from roost.dialects.vectors import Collected, as_base64, as_numbers, embedding_request

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import msgspec
 
 from roost.core.events import Usage
-from roost.dialects.choice import Choice
 from roost.dialects.json_text import encode_text, escape_line_ends
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.errors import error_json
 from roost.errors import Failure
 from roost.text import sse

@@ -15,8 +15,8 @@ import msgspec
 from roost.core.request import GenerateRequest, Prompt, Sampling
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject
-from roost.dialects.ollama.stay import Stay
-from roost.dialects.responses.wishes import Wishes
+from roost.dialects.stay import Stay
+from roost.dialects.wishes import Wishes
 from roost.errors import fail
 
 MAX_TOKENS_CAP = 2**31 - 1

@@ -19,7 +19,7 @@ from roost.dialects.openai import options as shared
 from roost.dialects.openai.formats import read_flat_format
 from roost.dialects.openai.tools import read_offer
 from roost.dialects.responses.items import read_input
-from roost.dialects.responses.wishes import Wishes
+from roost.dialects.wishes import Wishes
 from roost.errors import fail
 
 METADATA_MAX = 16

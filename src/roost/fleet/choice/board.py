@@ -14,12 +14,12 @@ from dataclasses import field as dataclass_field
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import RuntimeView
 from roost.fleet.choice.breakers import Breakers
-from roost.fleet.choice.field import Candidate, Field, Stage, field_of
 from roost.fleet.choice.leases import Leases
-from roost.fleet.choice.pace import Pace
+from roost.fleet.field import Candidate, Field, Stage, field_of
 from roost.fleet.models.loads import Loads
 from roost.fleet.models.stages import Stages, has_no_room, stage_of
 from roost.fleet.nodes.registry import Node, Registry
+from roost.fleet.pace import Pace
 from roost.fleet.settings import FleetSettings
 
 MODELS = 1024

@@ -13,9 +13,9 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from roost.core.ids import NodeId
-from roost.fleet.choice.field import Candidate, Field, field_of
 from roost.fleet.choice.scoring import SCORERS, Ask
 from roost.fleet.effects import Placement
+from roost.fleet.field import Candidate, Field, field_of
 from roost.fleet.settings import Policy
 
 T = TypeVar("T")

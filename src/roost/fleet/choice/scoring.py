@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from roost.core.ids import NodeId
-from roost.fleet.choice.field import Field
+from roost.fleet.field import Field
 from roost.fleet.settings import Policy
 
 _MASK = 2**64 - 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import exp, expm1
 
 from roost.core.ids import ModelId
-from roost.fleet.choice.pace import Mean
+from roost.fleet.pace import Mean
 
 _NEWEST = 0.05
 _STAND_IN = 8.0

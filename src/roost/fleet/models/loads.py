@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import NodeStatus
-from roost.fleet.choice.pace import Mean
+from roost.fleet.pace import Mean
 
 UNKNOWN_S = 5.0
 """A guess for a model of unknown size, before anybody has loaded anything."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from roost.core.ids import ModelId, NodeId
-from roost.fleet.choice.field import Stage
+from roost.fleet.field import Stage
 from roost.fleet.nodes.registry import Node
 
 Gate: TypeAlias = Mapping[Stage, str]

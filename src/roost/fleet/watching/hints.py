@@ -9,8 +9,8 @@ import msgspec
 
 from roost.core.about import Anomaly
 from roost.core.ids import ModelId, NodeId
-from roost.fleet.choice.picks import Picks
 from roost.fleet.watching.cache_misses import CacheMisses
+from roost.fleet.watching.picks import Picks
 from roost.fleet.watching.runtime_views import runtime_lines
 from roost.fleet.watching.views import NodeView
 

@@ -13,7 +13,7 @@ import msgspec
 
 from roost.core.conversation import KeptConversation
 from roost.fleet.conversations.compaction import Asked
-from roost.gateway.turns.request_ids import RequestIds
+from roost.gateway.request_ids import RequestIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,7 @@ from roost.fleet.conversations.compaction_effects import (
 )
 from roost.fleet.streams.relay import Relay, RelaySettings
 from roost.gateway.alarm import Alarm
-from roost.gateway.turns.request_ids import RequestIds
+from roost.gateway.request_ids import RequestIds
 from roost.gateway.turns.turn import Turn
 
 if TYPE_CHECKING:

@@ -36,19 +36,19 @@ from roost.gateway.alarm import Alarm
 from roost.gateway.conversations.background import Background
 from roost.gateway.conversations.infer_outlet import InferOutlet
 from roost.gateway.conversations.speech import Speech
-from roost.gateway.turns.asked import Twins, twins
-from roost.gateway.turns.entry import Entry, Order, terms_of
-from roost.gateway.turns.parsing import Measured, fingerprint, measured, of_real_model
+from roost.gateway.entry.entry import Entry, Order, terms_of
+from roost.gateway.reading.asked import Twins, twins
+from roost.gateway.reading.parsing import Measured, fingerprint, measured, of_real_model
 
 if TYPE_CHECKING:
     from roost.core.ids import RequestId
     from roost.gateway.conversations.archive import Archive
     from roost.gateway.conversations.compactor import Compactor
+    from roost.gateway.entry.identity import Identity
     from roost.gateway.mind import Mind
+    from roost.gateway.reading.session_token import Session
     from roost.gateway.replay.lifelines import Lifelines
     from roost.gateway.routes import Call
-    from roost.gateway.turns.identity import Identity
-    from roost.gateway.turns.session_token import Session
     from roost.gateway.turns.turn import Turn
 
 DIALECT = "infer"

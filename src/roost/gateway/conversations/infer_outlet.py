@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roost.dialects.system1.infer_errors import InferCase, error_body
-from roost.gateway.desk.control_words import is_control, refusal
+from roost.gateway.control_words import is_control, refusal
 from roost.gateway.front.rendering import failure_headers
 
 if TYPE_CHECKING:

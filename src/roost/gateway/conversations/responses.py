@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from roost.core.ids import TenantId
     from roost.core.request import GenerateRequest, Message
-    from roost.dialects.choice import Choice
-    from roost.dialects.responses.wishes import Wishes
+    from roost.dialects.openai.choice import Choice
+    from roost.dialects.wishes import Wishes
     from roost.gateway.conversations.archive import Archive
     from roost.gateway.mind import Mind
     from roost.gateway.replay.reattach import Reattach

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roost.core.ids import ConversationKey
     from roost.dialects.system1.infer import InferAsked
     from roost.errors import Failure
-    from roost.gateway.turns.session_token import Session
+    from roost.gateway.reading.session_token import Session
     from roost.gateway.turns.turn import Turn
 
 

@@ -18,7 +18,7 @@ from roost.fleet.watching.memory_views import MemoryView, memory_of
 from roost.fleet.watching.promises import promises_of
 from roost.fleet.watching.runtime_views import RuntimeLine, backend_samples, runtime_lines
 from roost.fleet.watching.tenant_views import by_tenant
-from roost.gateway.desk.control_words import (
+from roost.gateway.control_words import (
     HEADERS,
     LIMITS,
     MAJOR,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from roost.core.ids import NodeId
 from roost.core.state_views import IDS_MAX, StateResult, StateWish
 from roost.errors import Failure, RoostError
-from roost.gateway.desk.control_words import HEADERS, ROOT, VERSION_HEADER, answer, incompatible
+from roost.gateway.control_words import HEADERS, ROOT, VERSION_HEADER, answer, incompatible
 from roost.gateway.desk.operations import ADMIN, NOT_ADMIN
 from roost.gateway.desk.state_words import (
     ACTIONS,

@@ -15,7 +15,7 @@ import msgspec
 from roost.core.ids import NodeId
 from roost.core.state_views import IDS_MAX, StateAction, StateTier, StateView
 from roost.errors import fail
-from roost.gateway.desk.control_words import LIMITS
+from roost.gateway.control_words import LIMITS
 
 PAGE_MAX = LIMITS["max_page_size"]
 WAIT_MAX_S = 600.0

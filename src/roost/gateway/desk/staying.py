@@ -19,7 +19,7 @@ from roost.wire.messages import Order
 if TYPE_CHECKING:
     from roost.core.ids import ModelId, NodeId
     from roost.core.snapshots import OrderKind
-    from roost.dialects.ollama.stay import Stay
+    from roost.dialects.stay import Stay
     from roost.gateway.mind import Mind
     from roost.gateway.node_link import NodeLink
     from roost.gateway.routes import Call

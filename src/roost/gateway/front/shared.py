@@ -20,8 +20,8 @@ from roost.gateway.front.limits import FrontLimits
 from roost.gateway.front.refusals import DRAINING
 from roost.gateway.front.rendering import Errors, failure_headers, head_bytes, id_lines
 from roost.gateway.front.uvicorn_base import Config, ServerState
+from roost.gateway.request_ids import RequestIds
 from roost.gateway.tasks import Tasks
-from roost.gateway.turns.request_ids import RequestIds
 
 
 def openai_errors(failure: Failure, _path: bytes, _request_id: str) -> tuple[int, bytes]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.fleet.streams.idempotency import Claim
+from roost.gateway.reading.asked import KEY_HEADER, REATTACH_HEADER, asked_key, asked_window_s
 from roost.gateway.replay.reel import ErrorEvent, Numbered, Reel, granted
 from roost.gateway.replay.repeats import Repeats
-from roost.gateway.turns.asked import KEY_HEADER, REATTACH_HEADER, asked_key, asked_window_s
 
 if TYPE_CHECKING:
     from roost.fleet.streams.idempotency import IdempotencySettings

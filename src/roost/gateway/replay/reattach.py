@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from roost.core.ids import RequestId
 from roost.errors import Failure, RoostError
 from roost.fleet.streams.stream_log import ReattachSettings, StreamLogs
+from roost.gateway.reading.asked import EVENT_HEADER, asked_event
 from roost.gateway.replay.reel import ErrorEvent, Reel
-from roost.gateway.turns.asked import EVENT_HEADER, asked_event
 
 if TYPE_CHECKING:
     from roost.core.ids import TenantId

@@ -17,8 +17,8 @@ from roost.fleet.streams.idempotency import (
     Running,
     Told,
 )
+from roost.gateway.reading.asked import KEY_HEADER
 from roost.gateway.replay.recording import Recorded, Recorder, Replay
-from roost.gateway.turns.asked import KEY_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""SHELL: from an HTTP call to a turn, and from its events to a reply."""
+"""SHELL: one turn: its stream from the fleet, its reply to the client, its account."""

@@ -12,6 +12,7 @@ import msgspec
 from roost.fleet.upstream.pool import PoolSettings, UpstreamPool
 from roost.gateway.desk.operations import DRAIN, change_node, sees_tenants
 from roost.gateway.desk.pages import HOME, Pages, WebFile, read_web
+from roost.gateway.failures import errors_under
 from roost.gateway.front.access import Authorise, Gate, allowed, anyone, origins
 from roost.gateway.front.asgi import Receive, Scope, Send
 from roost.gateway.front.defects import report
@@ -20,7 +21,6 @@ from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.front.server import Front, open_front
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
-from roost.gateway.turns.failures import errors_under
 from roost.gateway.turns.limiter import Limiter, LimiterSettings
 from roost.gateway.upstream.client import ClientLimits
 from roost.gateway.upstream.fleet_view import fleet_view, server_view

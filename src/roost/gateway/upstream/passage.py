@@ -20,7 +20,7 @@ from roost.fleet.streams.relay import Outcome
 from roost.fleet.upstream.effects import Granted, Lease
 from roost.gateway.front.defects import failure_of
 from roost.gateway.front.rendering import Headers
-from roost.gateway.turns.timeouts import TIMEOUT_HEADER, left_ms
+from roost.gateway.reading.timeouts import TIMEOUT_HEADER, left_ms
 from roost.gateway.upstream.answers import CUT, Answer, BodyAnswer, EventsAnswer
 from roost.gateway.upstream.headers import is_events, reply_headers, request_head
 from roost.gateway.upstream.models import renamed

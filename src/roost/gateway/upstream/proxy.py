@@ -21,8 +21,8 @@ from roost.fleet.upstream.effects import (
 )
 from roost.fleet.upstream.pool import UpstreamPool
 from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.reading.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turns.limiter import Limiter, LimiterSettings
-from roost.gateway.turns.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.upstream.models import NO_ALIASES, Listed, merged, named_model
 from roost.gateway.upstream.passage import Passage, PassageLimits
 from roost.gateway.upstream.routes import MODELS, ROUTES, ProxyRoute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from roost.gateway.turns.failures import MESSAGES
+from roost.gateway.failures import MESSAGES
 from roost.gateway.upstream.dialect_events import ANTHROPIC, OPENAI, RESPONSES
 
 REST = "{rest}"

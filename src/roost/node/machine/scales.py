@@ -17,7 +17,7 @@ from roost.core.model import RuntimeKey
 from roost.errors import RoostError
 from roost.node.effects import Pressed
 from roost.node.models.pressure import Reading
-from roost.node.models.relief import Weights
+from roost.node.relief import Weights
 from roost.observe.logs import Log
 
 Calibration: TypeAlias = Callable[[RuntimeKey, int], Awaitable[None]]

@@ -13,9 +13,9 @@ from collections.abc import Container, Mapping
 import msgspec
 
 from roost.core.ids import ModelId, RuntimeId
+from roost.node.floor.floor import Floor
+from roost.node.floor.floors import Floors
 from roost.node.models.ledger import Ledger
-from roost.node.slots.floor import Floor
-from roost.node.slots.floors import Floors
 
 FOR_EVER = -1.0
 LINGER_S = 0.5

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from roost.backends.base import Prepared, Runtime
 from roost.core.ids import ModelId
 from roost.errors import Fault, RoostError
+from roost.node.cold import VOCABULARY
 from roost.node.prompts import vectors
-from roost.node.prompts.cold import VOCABULARY
 from roost.node.refusals import DIED
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import msgspec
 from roost.backends.base import SavedState
 from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
 from roost.node.effects import Demote, Promote, Restore
-from roost.node.slots.slots import Content, common_tokens
+from roost.node.slots import Content, common_tokens
 
 Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving", "rising"]
 AT_REST = ("ram", "disk")

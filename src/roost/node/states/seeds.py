@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.node.effects import Effect, Forget, Park, Restore
-from roost.node.slots.slots import Content, common_tokens
+from roost.node.slots import Content, common_tokens
 
 NOTHING = SavedState(0, 0)
 

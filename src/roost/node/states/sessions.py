@@ -25,7 +25,7 @@ from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import SessionsView
 from roost.node.effects import Effect, Forget, Mark, Park
-from roost.node.slots.slots import Content
+from roost.node.slots import Content
 from roost.node.states.parked import (
     AT_REST,
     NOBODY,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from roost.node.effects import StreamKey
-from roost.node.slots.slots import common_tokens
+from roost.node.slots import common_tokens
 from roost.node.stream import Stream
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from roost.core.allowance import Allowance
 from roost.core.ids import RequestId
+from roost.sim.booking import Booking
 from roost.sim.claims.aside import Claim
-from roost.sim.gateway.booking import Booking
 from roost.sim.history import History
 
 MINUTE_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from roost.node.slots.slots import common_tokens, pack
+from roost.node.slots import common_tokens, pack
 from roost.sim.claims.aside import Claim, by_session
 from roost.sim.history import History, Kept, Run
 from roost.sim.node.aside import MOVE_WITHIN_S

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from roost.core.ids import RequestId
 from roost.fleet.line.allowances import BYTES_PER_TOKEN
-from roost.sim.gateway.booking import Booking, Kind
+from roost.sim.booking import Booking, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

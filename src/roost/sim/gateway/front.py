@@ -33,12 +33,12 @@ from roost.sim.gateway.bookings import Bookings
 from roost.sim.gateway.handovers import Handovers
 from roost.sim.gateway.ledger import Ledger
 from roost.sim.gateway.lines import Line, Reader, Turn, line_of, wish_of
+from roost.sim.gateway.parts import FrontParts
+from roost.sim.gateway.patience import Patience
 from roost.sim.gateway.readers import Readers
 from roost.sim.gateway.switchboard import AboutStream, Switchboard
 from roost.sim.gateway.talks import Talks
 from roost.sim.network import Connection, End
-from roost.sim.parts import FrontParts
-from roost.sim.traffic.patience import Patience
 from roost.sim.world import Alarm, Process, World
 from roost.wire.messages import (
     Cancel,

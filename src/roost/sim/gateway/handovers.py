@@ -19,11 +19,11 @@ from roost.fleet.conversations.effects import ConversationEffect
 from roost.fleet.conversations.registry import Conversations
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.nodes.handover import Emptied, Handover, HandoverSettings, Move
+from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.gateway.ledger import Ledger
 from roost.sim.gateway.lines import Reader
 from roost.sim.gateway.shortening import Secretary
 from roost.sim.history import Trace
-from roost.sim.node.compute import answer_of, prompt_tokens
 from roost.sim.world import Action, Process
 
 MakeHandover = Callable[

@@ -15,8 +15,8 @@ from roost.fleet.choice.homecoming import found, lost_tokens
 from roost.fleet.conversations.compaction_effects import Told
 from roost.fleet.effects import Dispatch, Report
 from roost.fleet.streams.relay_effects import Mark
+from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.history import Drain, Ending, History, Opened, Shortened, Trace, Wish
-from roost.sim.node.compute import answer_of, prompt_tokens
 from roost.sim.node.outlook import Outlook, evicts, has_space, outlook, with_work
 from roost.sim.world import World
 

@@ -9,9 +9,9 @@ from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
 from roost.node.effects import Effect, Forget, Park, Restore
+from roost.node.floor.seating import Seating
 from roost.node.settings import AgentSettings
-from roost.node.slots.seating import Seating
-from roost.node.slots.slots import Content, common_tokens
+from roost.node.slots import Content, common_tokens
 from roost.node.states.parked import NOBODY, Parked
 from roost.node.states.sessions import Sessions
 from roost.sim.mutants.fittings import Case, agent

@@ -17,8 +17,8 @@ from roost.fleet.streams.relay import Relay
 from roost.node.agent import Agent
 from roost.node.settings import AgentSettings
 from roost.sim.gateway.front import Front
+from roost.sim.gateway.parts import RelayMaker
 from roost.sim.gateway.talks import Talks
-from roost.sim.parts import RelayMaker
 from roost.sim.play import Parts
 
 Case: TypeAlias = tuple[str, Parts, str, str]

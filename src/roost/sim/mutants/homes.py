@@ -8,10 +8,10 @@ from roost.core.events import Started, Usage
 from roost.core.ids import NodeId, RequestId
 from roost.fleet.books import Books
 from roost.fleet.calls import Call
-from roost.fleet.choice.prospects import Prospects
 from roost.fleet.choice.routing import Dice
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch, Effect
+from roost.fleet.prospects import Prospects
 from roost.fleet.settings import FleetSettings
 from roost.sim.mutants import fittings
 from roost.sim.mutants import talks as talk_defects

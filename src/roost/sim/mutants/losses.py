@@ -9,11 +9,11 @@ import msgspec
 from roost.core.events import Delta, Started, StreamEvent, Usage
 from roost.core.ids import NodeId
 from roost.errors import Failure
+from roost.fleet.assigning import Assigner
 from roost.fleet.calls import Call
-from roost.fleet.choice.assigning import Assigner
-from roost.fleet.choice.field import Field
 from roost.fleet.choice.routing import Dice
 from roost.fleet.coordinator import Coordinator
+from roost.fleet.field import Field
 from roost.fleet.line.line import Entry, Line
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.retrying import Recovery, Verdict

@@ -18,12 +18,12 @@ from roost.core.snapshots import LinkState, ModelOffer
 from roost.errors import Failure
 from roost.fleet.books import Books
 from roost.fleet.calls import Call, Calls
-from roost.fleet.choice.field import Field, field_of
-from roost.fleet.choice.prospects import Prospects
 from roost.fleet.choice.routing import Dice
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.effects import Dispatch, Effect, Withdraw
+from roost.fleet.field import Field, field_of
 from roost.fleet.mishaps import Mishaps
+from roost.fleet.prospects import Prospects
 from roost.fleet.settings import FleetSettings
 from roost.fleet.streams.relay import Relay
 from roost.fleet.streams.relay_effects import Abandon, Done, Grant, RelayEffect, Send

@@ -8,19 +8,19 @@ import msgspec
 
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.snapshots import ModelOffer
-from roost.fleet.choice.assigning import Assigner
+from roost.fleet.assigning import Assigner
 from roost.fleet.choice.routing import Dice
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.mishaps import Mishaps
 from roost.fleet.models.placement import Evicted
-from roost.fleet.models.placing import Placer
 from roost.fleet.nodes.registry import Node
+from roost.fleet.placing import Placer
 from roost.fleet.settings import FleetSettings
 from roost.node.agent import Agent
+from roost.node.floor.floor import Floor
+from roost.node.floor.floors import Floors
 from roost.node.models.ledger import RoomSettings
 from roost.node.settings import AgentSettings
-from roost.node.slots.floor import Floor
-from roost.node.slots.floors import Floors
 from roost.sim.mutants import fittings
 from roost.sim.mutants.fittings import Case
 from roost.sim.play import Parts

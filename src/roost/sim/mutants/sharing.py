@@ -5,8 +5,8 @@ from __future__ import annotations
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.node.effects import Effect
-from roost.node.slots.seating import Seating
-from roost.node.slots.slots import Content, common_tokens
+from roost.node.floor.seating import Seating
+from roost.node.slots import Content, common_tokens
 from roost.node.states.seeds import Seed, Seeds
 from roost.node.states.session_settings import SessionSettings
 from roost.node.states.sessions import Sessions

@@ -8,12 +8,12 @@ from roost.core.footprint import HOST
 from roost.core.ids import RuntimeId
 from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
+from roost.node.floor.floor import Floor
+from roost.node.floor.floors import Floors
 from roost.node.models.ledger import Ledger, Room
-from roost.node.models.orders import Orders
 from roost.node.models.pressure import Gauges
+from roost.node.orders import Orders
 from roost.node.settings import AgentSettings
-from roost.node.slots.floor import Floor
-from roost.node.slots.floors import Floors
 from roost.sim.mutants.fittings import Case, agent
 from roost.wire.messages import Order
 

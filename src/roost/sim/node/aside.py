@@ -15,8 +15,8 @@ from roost.core.ids import RuntimeId, SessionId
 from roost.node.agent import Agent
 from roost.node.effects import Demote, Effect, Forget, Mark, Park, Promote, Restore
 from roost.node.states.session_settings import SessionSettings
+from roost.sim.compute import Engine
 from roost.sim.history import History, Kept, Move
-from roost.sim.node.compute import Engine
 from roost.sim.world import Action, Process, World
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.node.agent import Agent
 from roost.node.effects import Effect
 from roost.node.models.pressure import Reading
-from roost.node.models.relief import Weights
+from roost.node.relief import Weights
 from roost.sim.history import History, Ordered, Weighing
 from roost.sim.node.residents import Residents
 from roost.sim.scenario import MemorySpec

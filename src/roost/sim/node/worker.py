@@ -33,16 +33,16 @@ from roost.node.effects import (
     Unload,
     Weigh,
 )
+from roost.node.floor.pace import PaceSettings
 from roost.node.models.ledger import RoomSettings
 from roost.node.models.stays import StaySettings
 from roost.node.settings import AgentSettings
-from roost.node.slots.pace import PaceSettings
 from roost.node.states.session_settings import SessionSettings
+from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
 from roost.sim.history import Cells, History, Ordered
 from roost.sim.network import Network
 from roost.sim.node.aside import Files
-from roost.sim.node.compute import DIED, Engine, prompt_tokens
 from roost.sim.node.residents import Residents
 from roost.sim.node.runs import Runs
 from roost.sim.node.steward import Place, Steward

@@ -15,12 +15,12 @@ from roost.fleet.choice.affinity import chain
 from roost.fleet.conversations.registry import conversation_key
 from roost.fleet.streams.idempotency import Claim, Idempotency, IdempotencySettings
 from roost.fleet.streams.stream_log import StreamLog
+from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.gateway import repeats
 from roost.sim.gateway.front import Front
 from roost.sim.gateway.ledger import Ledger
 from roost.sim.gateway.lines import Reader
 from roost.sim.history import Trace
-from roost.sim.node.compute import answer_of, prompt_tokens
 from roost.sim.scenario import Scenario
 from roost.sim.traffic import wanderers
 from roost.sim.traffic.clients import Client, Manners

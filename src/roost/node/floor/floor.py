@@ -7,9 +7,9 @@ from roost.core.events import Delta, Failed, PrefillProgress, Started, StreamEve
 from roost.core.ids import ModelId, RuntimeId
 from roost.errors import Fault
 from roost.node.effects import Effect, Run, StreamKey
-from roost.node.slots.pace import Pace, PaceSettings
-from roost.node.slots.seating import Seating
-from roost.node.slots.vitals import Vitals
+from roost.node.floor.pace import Pace, PaceSettings
+from roost.node.floor.seating import Seating
+from roost.node.floor.vitals import Vitals
 from roost.node.stream import Stream
 
 

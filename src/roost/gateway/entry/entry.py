@@ -17,15 +17,16 @@ from roost.dialects.traceparent import HEADER as TRACE_HEADER
 from roost.dialects.traceparent import parent_of
 from roost.fleet.streams.relay import Relay, RelaySettings
 from roost.fleet.streams.said import said_for
-from roost.gateway.replay.lifelines import Held
-from roost.gateway.turns.asked import (
+from roost.gateway.reading.asked import (
     CLASS_HEADER,
     ON_LOSS_HEADER,
     Twins,
     asked_class,
     asked_on_loss,
 )
-from roost.gateway.turns.parsing import Measured
+from roost.gateway.reading.parsing import Measured
+from roost.gateway.reading.timeouts import TIMEOUT_HEADER, asked_timeout_s
+from roost.gateway.replay.lifelines import Held
 from roost.gateway.turns.scribe import (
     EVENTS,
     Manner,
@@ -34,7 +35,6 @@ from roost.gateway.turns.scribe import (
     WholeScribe,
     WholeVoice,
 )
-from roost.gateway.turns.timeouts import TIMEOUT_HEADER, asked_timeout_s
 from roost.gateway.turns.turn import Turn
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
     from roost.core.ids import ConversationKey
     from roost.errors import Failure
+    from roost.gateway.entry.identity import Identity
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.mind import Mind
     from roost.gateway.replay.lifelines import Lifelines
     from roost.gateway.replay.reel import Reel
     from roost.gateway.routes import Call
-    from roost.gateway.turns.identity import Identity
     from roost.gateway.turns.outlet import Outlet
 
 Reader: TypeAlias = "Exchange | Reel"

@@ -10,11 +10,11 @@ import msgspec
 from roost.core.engine import Mode
 from roost.dialects.anthropic import reply as anthropic_reply
 from roost.dialects.anthropic.reply import CountBody, MessageBody, MessageStream
-from roost.dialects.choice import Choice
 from roost.dialects.ollama import reply as ollama_reply
 from roost.dialects.ollama.embed import OllamaVectors
 from roost.dialects.ollama.reply import OllamaBody, OllamaStream
 from roost.dialects.openai.chat_reply import ChatBody, ChatStream, chat_ends
+from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.completions_reply import (
     CompletionBody,
     CompletionStream,
@@ -26,8 +26,8 @@ from roost.dialects.responses import reply as responses_reply
 from roost.dialects.responses.reply import ResponseBody, ResponseStream
 from roost.dialects.tokens import PromptTold
 from roost.gateway.front.rendering import JSON_LINES
+from roost.gateway.reading.parsing import Api
 from roost.gateway.turns.chorus import Ends
-from roost.gateway.turns.parsing import Api
 from roost.gateway.turns.scribe import EVENTS, Manner, StreamVoice, WholeVoice
 
 

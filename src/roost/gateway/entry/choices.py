@@ -13,23 +13,23 @@ import msgspec
 
 from roost.core.ids import RequestId
 from roost.core.request import GenerateRequest, Prompt, TextPrompt
-from roost.dialects.choice import Choice
+from roost.dialects.openai.choice import Choice
 from roost.errors import fail
 from roost.fleet.streams.relay import Relay, RelaySettings
 from roost.fleet.streams.said import said_for
+from roost.gateway.entry.entry import settled
+from roost.gateway.reading.parsing import Parsed, measured
 from roost.gateway.turns.chorus import Chorus
-from roost.gateway.turns.entry import settled
-from roost.gateway.turns.parsing import Parsed, measured
 from roost.gateway.turns.scribe import StreamScribe, WholeScribe
 from roost.gateway.turns.turn import Turn
 
 if TYPE_CHECKING:
     from roost.core.request import Terms
     from roost.dialects.openai.options import ReplyOptions
+    from roost.gateway.entry.dialects import Dialect
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.mind import Mind
     from roost.gateway.replay.lifelines import Held
-    from roost.gateway.turns.dialects import Dialect
 
 SEEDS = 2**32
 

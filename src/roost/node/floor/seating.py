@@ -23,7 +23,7 @@ from collections import deque
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId
 from roost.node.effects import Effect, Park, Run
-from roost.node.slots.slots import TOKEN_BYTES, Content, Slots, pack
+from roost.node.slots import TOKEN_BYTES, Content, Slots, pack
 from roost.node.states.parked import Parked
 from roost.node.states.seeds import Seed
 from roost.node.states.sessions import Sessions

@@ -23,7 +23,7 @@ from roost.core.state_views import StateResult, StateStatus, StateView, StateWis
 from roost.errors import Failure
 from roost.node.desk import Outgoing
 from roost.node.effects import Effect
-from roost.node.slots.floor import Floor
+from roost.node.floor.floor import Floor
 from roost.node.states.parked import AT_REST, NOBODY, TAKEABLE, Parked
 from roost.node.workshop import Workshop
 from roost.wire.messages import StateOrder, StatesTold

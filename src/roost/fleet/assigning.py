@@ -11,7 +11,6 @@ from roost.errors import Failure
 from roost.fleet.books import Books
 from roost.fleet.calls import Attempt, Call
 from roost.fleet.choice.affinity import Home
-from roost.fleet.choice.field import Field, field_of
 from roost.fleet.choice.leases import Share
 from roost.fleet.choice.routing import (
     WAIT_FOR,
@@ -24,8 +23,9 @@ from roost.fleet.choice.routing import (
 )
 from roost.fleet.choice.scoring import Ask
 from roost.fleet.effects import Dispatch, Placement
+from roost.fleet.field import Field, field_of
 from roost.fleet.line import refusals
-from roost.fleet.models.placing import Placer
+from roost.fleet.placing import Placer
 
 
 class Assigner:

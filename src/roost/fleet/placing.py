@@ -9,9 +9,9 @@ from __future__ import annotations
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import RuntimeView
 from roost.fleet.books import Books
-from roost.fleet.choice.field import Candidate, Field
 from roost.fleet.choice.scoring import Ask
 from roost.fleet.effects import Want
+from roost.fleet.field import Candidate, Field
 from roost.fleet.models import placement
 from roost.fleet.models.placement import Aim, Demand, Evicted, Site, SiteState
 from roost.fleet.nodes.registry import Node

@@ -36,7 +36,7 @@ from roost.dialects.responses.request import read_response
 from roost.dialects.tokens import read_detokenize, read_template, read_tokenize
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.choice.affinity import chain, spoken
-from roost.gateway.turns.asked import Twins, twins
+from roost.gateway.reading.asked import Twins, twins
 
 Api: TypeAlias = Literal[
     "chat",

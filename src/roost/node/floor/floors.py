@@ -8,7 +8,7 @@ from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer
 from roost.node.desk import Outgoing
 from roost.node.effects import Unload
-from roost.node.slots.floor import Floor
+from roost.node.floor.floor import Floor
 
 
 class Floors:

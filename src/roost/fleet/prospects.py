@@ -9,9 +9,9 @@ from roost.core.ids import ModelId, NodeId
 from roost.fleet.calls import Call
 from roost.fleet.choice.affinity import Affinity, Home, extend
 from roost.fleet.choice.board import Board
-from roost.fleet.choice.field import Candidate, Field
 from roost.fleet.choice.leases import Leases
 from roost.fleet.choice.scoring import Ask
+from roost.fleet.field import Candidate, Field
 from roost.fleet.nodes.registry import Registry
 from roost.fleet.settings import FleetSettings
 

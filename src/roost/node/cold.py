@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from roost.core.snapshots import ModelOffer
-    from roost.node.slots.floor import Floor
+    from roost.node.floor.floor import Floor
     from roost.node.stream import Stream
 
 VOCABULARY = RuntimeId("vocabulary")

@@ -19,17 +19,14 @@ from roost.core.request import (
     RankPrompt,
     Terms,
 )
-from roost.dialects.choice import Choice
+from roost.dialects.openai.choice import Choice
 from roost.dialects.responses.request import going_on
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.streams.relay import RelaySettings
 from roost.gateway.conversations.responses import BACKGROUND_S
 from roost.gateway.desk.staying import Staying
-from roost.gateway.front.rendering import JSON_BODY
-from roost.gateway.replay.lifelines import Held
-from roost.gateway.turns.asked import CONTEXT_HEADER, KEY_HEADER, asked_trimming
-from roost.gateway.turns.choices import Choices, check_alone, echoed
-from roost.gateway.turns.dialects import (
+from roost.gateway.entry.choices import Choices, check_alone, echoed
+from roost.gateway.entry.dialects import (
     CHAT,
     COMPLETIONS,
     COUNT,
@@ -46,20 +43,23 @@ from roost.gateway.turns.dialects import (
     TOKENIZE,
     Dialect,
 )
-from roost.gateway.turns.entry import Entry, Order, terms_of
-from roost.gateway.turns.identity import talk_of
-from roost.gateway.turns.parser import Parser
-from roost.gateway.turns.parsing import Job, Outcome, Parsed, measured, parse
+from roost.gateway.entry.entry import Entry, Order, terms_of
+from roost.gateway.entry.identity import talk_of
+from roost.gateway.front.rendering import JSON_BODY
+from roost.gateway.reading.asked import CONTEXT_HEADER, KEY_HEADER, asked_trimming
+from roost.gateway.reading.parser import Parser
+from roost.gateway.reading.parsing import Job, Outcome, Parsed, measured, parse
+from roost.gateway.replay.lifelines import Held
 from roost.gateway.turns.scribe import EVENTS
 
 if TYPE_CHECKING:
     from roost.core.ids import ConversationKey
     from roost.gateway.conversations.responses import Responses
+    from roost.gateway.entry.identity import Identity
     from roost.gateway.mind import Mind
     from roost.gateway.replay.lifelines import Lifelines
     from roost.gateway.routes import Call
     from roost.gateway.tasks import Tasks
-    from roost.gateway.turns.identity import Identity
     from roost.gateway.turns.turn import Turn
 
 

@@ -7,8 +7,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from roost.gateway.turns.parser import LENGTH
-from roost.gateway.turns.parsing import Job, parse
+from roost.gateway.reading.parser import LENGTH
+from roost.gateway.reading.parsing import Job, parse
 
 _decoder = msgspec.msgpack.Decoder(Job)
 _encoder = msgspec.msgpack.Encoder()

@@ -15,9 +15,9 @@ import msgspec
 
 from roost.backends.processes.reaping import reap
 from roost.errors import Failure
-from roost.gateway.turns.parsing import Job, Outcome, Unreadable
+from roost.gateway.reading.parsing import Job, Outcome, Unreadable
 
-CHILD = "roost.gateway.turns.parser_child"
+CHILD = "roost.gateway.reading.parser_child"
 LENGTH = struct.Struct(">I")
 TIMEOUT_S = 30.0
 ATTEMPTS = 2

@@ -22,8 +22,8 @@ from roost.core.ids import ConversationKey
 from roost.core.pin import Pin
 from roost.errors import fail
 from roost.fleet.choice.affinity import alias
-from roost.gateway.turns.asked import AFFINITY_HEADER, SESSION_HEADER, Twins, asked_affinity
-from roost.gateway.turns.session_token import Session, SessionKey, Signer
+from roost.gateway.reading.asked import AFFINITY_HEADER, SESSION_HEADER, Twins, asked_affinity
+from roost.gateway.reading.session_token import Session, SessionKey, Signer
 
 if TYPE_CHECKING:
     from roost.core.request import Terms

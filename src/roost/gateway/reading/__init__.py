@@ -1,0 +1,1 @@
+"""DECIDER: what a request says: its headers, its body, and the object `roost` in that."""
