@@ -19,10 +19,10 @@ from roost.core.request import GenerateRequest
 from roost.core.snapshots import ModelOffer
 from roost.errors import Failure, RoostError
 from roost.node.agent import Agent
+from roost.node.hands import Launch
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.models.ledger import RoomSettings
 from roost.node.models.residency import BackoffSettings
-from roost.node.perform import Launch
 from roost.node.settings import AgentSettings
 from roost.node.states.keeping import KeepSettings
 from roost.observe import logs

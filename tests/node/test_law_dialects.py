@@ -18,8 +18,8 @@ from roost.core.snapshots import ModelOffer
 from roost.fleet.settings import FleetSettings
 from roost.gateway.conversations.infer import InferSettings
 from roost.node.agent import Agent
+from roost.node.hands import Launch
 from roost.node.loop import LoopSettings, NodeLoop
-from roost.node.perform import Launch
 from roost.observe import logs
 from roost.store.conversations.journal import Journal, JournalSettings
 from roost.wire.memory import memory_pair

@@ -66,3 +66,31 @@ async def _failure_of_send(connection: NodeConnection | GatewayConnection) -> st
     with pytest.raises(RoostError) as caught:
         await connection.send(Ping(9))
     return caught.value.failure.reason
+
+
+async def test_an_ear_hears_at_once_and_nothing_is_overtaken() -> None:
+    """What an ear does not take waits, and everything after it waits behind it."""
+    node, gateway = memory_pair(messages_max=2)
+    heard: list[object] = []
+    takes = [True, False]
+
+    def ear(message: object) -> bool:
+        taken = takes.pop(0)
+        if taken:
+            heard.append(message)
+        return taken
+
+    gateway.listen(ear)
+    assert [node.send_now(Ping(number)) for number in (1, 2, 3, 4)] == [True, True, True, False]
+    assert heard == [Ping(1)]
+    assert [await gateway.receive(), await gateway.receive()] == [Ping(2), Ping(3)]
+    assert not takes, "an ear is not asked while something waits"
+
+
+async def test_nothing_is_handed_over_at_once_after_a_close() -> None:
+    """Whichever end has closed."""
+    for closing in (0, 1):
+        pair = memory_pair()
+        pair[1].listen(lambda _message: True)
+        await pair[closing].close()
+        assert not pair[0].send_now(Ping(1))

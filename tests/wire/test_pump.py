@@ -25,6 +25,7 @@ from roost.wire.messages import (
     Goodbye,
     Hello,
     Open,
+    Refused,
     Released,
     Status,
     Welcome,
@@ -214,3 +215,100 @@ async def test_a_cancelled_run_closes_its_connection() -> None:
         assert await far.receive() == HELLO
         running.cancel()
     assert await far.receive() is None
+
+
+def _near_gateway(
+    connection: GatewayConnection, deliver: Callable[[FromNode], None], free: list[bool]
+) -> Pump[FromGateway, FromNode]:
+    end = GatewayEnd("g", CALM, time.monotonic())
+    settings = PumpSettings(flush_s=0.05)
+    pump: Pump[FromGateway, FromNode] = Pump(end, connection, deliver, settings, time.monotonic)
+    pump.hear_at_once(lambda: free[0])
+    return pump
+
+
+async def test_who_is_free_hears_within_the_call(eventually: Eventually) -> None:
+    """No task runs in between; what comes while nobody is free is heard later, in its order."""
+    near, far = memory_pair()
+    heard: list[FromNode] = []
+    free = [True]
+    node, gateway = _node_pump(near, CALM, []), _near_gateway(far, heard.append, free)
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(node.run()), group.create_task(gateway.run())]
+        await eventually(lambda: heard == [HELLO])
+        reports = [msgspec.structs.replace(STATUS, seq=number) for number in range(4)]
+        node.post(reports[0])
+        assert heard == [HELLO, reports[0]]
+        free[0] = False
+        node.post(reports[1])
+        free[0] = True
+        node.post(reports[2])
+        assert heard == [HELLO, reports[0]], "what waits is not overtaken"
+        await eventually(lambda: heard == [HELLO, *reports[:3]])
+        node.post(reports[3])
+        assert heard[-1] == reports[3]
+        gateway.post(Goodbye(BYE, again=False))
+    assert [task.result() for task in ends] == [Close(BYE, again=False)] * 2
+
+
+async def test_an_answer_within_the_call_is_heard_after_it(eventually: Eventually) -> None:
+    """Who speaks while it hears is answered once it has heard, by whoever hears as it speaks."""
+    near, far = memory_pair()
+    told: list[str] = []
+    node_end = NodeEnd(HELLO, CALM, time.monotonic())
+
+    def on_node(message: FromGateway) -> None:
+        if isinstance(message, Open):
+            told.append("opened")
+            node.post(Refused(message.stream, BYE))
+            node.post(Released(message.stream, "waiting"))
+            told.append("refused")
+
+    def on_gateway(message: FromNode) -> None:
+        if isinstance(message, Status):
+            gateway.post(_open(1, "x"))
+            told.append("asked")
+        elif not isinstance(message, Hello):
+            told.append(type(message).__name__)
+
+    node: Pump[FromNode, FromGateway] = Pump(
+        node_end, near, on_node, PumpSettings(), time.monotonic
+    )
+    node.start_with(node_end.start())
+    node.hear_at_once(lambda: True)
+    gateway = _near_gateway(far, on_gateway, [True])
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(node.run()), group.create_task(gateway.run())]
+        await eventually(lambda: node_end.state == "up")
+        node.post(STATUS)
+        await eventually(lambda: "Released" in told)
+        gateway.post(Goodbye(BYE, again=False))
+    assert told == ["opened", "refused", "asked", "Refused", "Released"]
+    assert [task.result() for task in ends] == [Close(BYE, again=False)] * 2
+
+
+async def test_a_defect_of_the_hearer_is_not_the_speakers(eventually: Eventually) -> None:
+    """It ends the run of the link that has it, and the call that said it returns."""
+    near, far = memory_pair()
+    heard: list[FromNode] = []
+
+    def deliver(message: FromNode) -> None:
+        heard.append(message)
+        match message:
+            case Status():
+                raise RuntimeError("a defect")
+
+    node, gateway = _node_pump(near, CALM, []), _near_gateway(far, deliver, [True])
+
+    async def link() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(gateway.run())
+            await eventually(lambda: heard == [HELLO])
+            node.post(STATUS)
+
+    async with asyncio.TaskGroup() as group:
+        end = group.create_task(node.run())
+        with pytest.raises(ExceptionGroup) as caught:
+            await link()
+    assert caught.group_contains(RuntimeError, match="a defect", depth=2)
+    assert end.result().failure.reason == "node_lost"

@@ -124,6 +124,8 @@ class NodeLink:
         )
         self._end = end
         self._pump = Pump(end, connection, self._deliver, limits, loop.time, self._note_heard)
+        # Nothing here ever waits.
+        self._pump.hear_at_once(lambda: True)
         self._credit = settings.credit
         self._life = settings.life
         self._listener = listener
@@ -247,7 +249,7 @@ class NodeLink:
             for told in asked.values():
                 told(None)
 
-    async def _deliver(self, message: FromNode) -> None:
+    def _deliver(self, message: FromNode) -> None:
         match message:
             case Hello():
                 self.node, self.instance = message.node, message.instance

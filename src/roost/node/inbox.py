@@ -30,6 +30,11 @@ class Inbox(Generic[_Item]):
         """How many items wait."""
         return len(self._items)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether an item can be added without waiting."""
+        return not self._is_full()
+
     async def put(self, item: _Item) -> None:
         """Add an item, waiting for room."""
         while self._is_full():

@@ -21,11 +21,12 @@ from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer, PullView
 from roost.node.agent import Agent
 from roost.node.effects import Effect
+from roost.node.hands import Check, Hands, Launch, Report
 from roost.node.inbox import Inbox
 from roost.node.machine.scales import Calibration, Probe, ScalesSettings
 from roost.node.machine.telemetry import measure
 from roost.node.models.pulls import Puller
-from roost.node.perform import Check, Hands, Launch, Report, perform
+from roost.node.perform import perform
 from roost.node.prompts.counters import Counters
 from roost.node.refusals import DRAINING
 from roost.node.relief import Weights
@@ -203,6 +204,7 @@ class NodeLoop:
         end = NodeEnd(self._hello, self._settings.link, self._clock())
         deliver = partial(self._deliver, link)
         pump = Pump(end, connection, deliver, self._settings.pump, self._clock)
+        pump.hear_at_once(lambda: self._inbox.has_room)
         pump.start_with(end.start())
         self._hands.links[link] = pump
         try:
@@ -216,26 +218,28 @@ class NodeLoop:
         """The agent at a glance."""
         return self._agent.statistics()
 
-    async def _deliver(self, link: int, message: FromGateway) -> None:
+    def _deliver(self, link: int, message: FromGateway) -> Awaitable[None] | None:
+        """Bring the agent what a gateway says; gives back what waits for room, if there is none."""
         match message:
             case Welcome():
                 self._log.info("link_up", gateway=message.gateway)
-                await self._hands.tell(partial(self._agent.on_link_up, link))
+                return self._hands.offer(partial(self._agent.on_link_up, link))
             case Open():
                 asked = msgspec.structs.replace(message, tenant=self._salt(message.tenant))
-                await self._hands.tell(partial(self._agent.on_message, link, asked))
+                return self._hands.offer(partial(self._agent.on_message, link, asked))
             case Credit() | Cancel():
-                await self._hands.tell(partial(self._agent.on_message, link, message))
+                return self._hands.offer(partial(self._agent.on_message, link, message))
             case Want():
-                await self._hands.tell(partial(self._agent.on_preload, message.model))
+                return self._hands.offer(partial(self._agent.on_preload, message.model))
             case Pull() | CancelPull():
                 self._on_pull(message)
+                return None
             case StateOrder():
-                await self._hands.tell(partial(self._agent.on_state_order, link, message))
+                return self._hands.offer(partial(self._agent.on_state_order, link, message))
             case Order():
-                await self._hands.tell(partial(self._agent.on_order, message))
+                return self._hands.offer(partial(self._agent.on_order, message))
             case Vacate():
-                await self._hands.tell(partial(self._agent.on_vacate, link, message.vacant))
+                return self._hands.offer(partial(self._agent.on_vacate, link, message.vacant))
             case _:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
 
