@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
+import pytest
+
+from roost.backends.registry import HOSTED, library
 from roost.bench.engines import Row, Setup, measured, text
-from roost.bench.hosted import judged, prompts
+from roost.bench.hosted import Block, judged, prompts
 from tests.backends.subjects import fake_manifest
 
 
 def test_a_host_is_judged_by_its_ratio(tmp_path: Path) -> None:
     """Per number of streams; what a batch could do is told and not judged."""
-    rates = {
-        "alone 1": [100.0, 100.0],
-        "hosted 1": [96.0, 96.0],
-        "alone 4": [100.0, 110.0],
-        "hosted 4": [90.0, 90.0],
-        "batch 4": [220.0, 220.0],
+    blocks = {
+        "alone 1": [Block(100.0, 8.0, 0.0)] * 2,
+        "hosted 1": [Block(96.0, 10.0, 0.5)] * 2,
+        "alone 4": [Block(100.0, 8.0, 0.0), Block(110.0, 8.0, 0.0)],
+        "hosted 4": [Block(90.0, 8.0, 0.5)] * 2,
+        "batch 4": [Block(220.0, 4.0, 0.0)] * 2,
     }
-    report = judged(fake_manifest(tmp_path), "some", rates)
+    report = judged(fake_manifest(tmp_path), "some", blocks)
     assert [check.met for check in report.checks] == [True, False]
     assert report.figures["1 hosted over alone"] == 0.96
+    assert report.figures["1 work of hosted over alone"] == 1.25
     assert "220.0" in report.text()
+
+
+@pytest.mark.parametrize("name", HOSTED)
+def test_every_library_has_an_adapter(name: str) -> None:
+    """It is found, and imported before the library itself is there."""
+    module, _, function = library(name).loader.partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
 
 
 def test_prompts_are_the_same_every_time(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import random
 import signal
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from roost.backends.base import SlotUse
 from roost.backends.hosted.host import Hosted
 from roost.backends.hosted.runtime import HostedRuntime
-from roost.backends.registry import make
+from roost.backends.registry import library, make
 from roost.core.events import Delta, StreamEvent
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.errors import RoostError
@@ -89,8 +88,8 @@ async def test_garbage_is_the_end_of_who_says_it(
 ) -> None:
     """Bytes that are no frame end every stream of that runtime, with the cause."""
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:src")
-    library = importlib.import_module(f"roost.backends.{one.backend.name}").LIBRARY
-    spoilt = msgspec.structs.replace(library, loader="tests.engines.spoilt_engine:load")
+    loader = "tests.engines.spoilt_engine:load"
+    spoilt = msgspec.structs.replace(library(one.backend.name), loader=loader)
     broken = Subject(Hosted(spoilt), one.key, one.manifest, one.settings)
     async with started(broken) as runtime:
         reason, message = failure(await answer(runtime))

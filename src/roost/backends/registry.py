@@ -24,6 +24,7 @@ from roost.backends.classes import (
     RUNNER,
     Class,
 )
+from roost.backends.hosted.hostable import Library
 from roost.backends.looking import library_found, llama_found
 from roost.core.about import BackendAbout
 from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
@@ -84,7 +85,8 @@ def _cards(_llama_server_path: str) -> Found:
 class _Entry(NamedTuple):
     """One backend; `make` and `look` are given the path of a llama-server binary, "" for none.
 
-    `hosts` says that it is a library in a child, `external` that it is somebody else's server.
+    `hosts` is the module whose `LIBRARY` runs in a child, "" for none; `external` says that it is
+    somebody else's server.
     """
 
     make: Callable[[str], Backend]
@@ -93,7 +95,7 @@ class _Entry(NamedTuple):
     priorities: dict[Accelerator, int]
     class_: Class
     platforms: tuple[str, ...] = ()
-    hosts: bool = False
+    hosts: str = ""
     external: bool = False
 
 
@@ -105,13 +107,18 @@ def _hosted(
     def make_hosted(_llama_server_path: str) -> Backend:
         from roost.backends.hosted.host import Hosted
 
-        return Hosted(importlib.import_module(module).LIBRARY)
+        return Hosted(_library(module))
 
     def look_for(_llama_server_path: str) -> Found:
-        return library_found(importlib.import_module(module).LIBRARY)
+        return library_found(_library(module))
 
     name = module.rpartition(".")[2]
-    return {name: _Entry(make_hosted, look_for, formats, priorities, LIBRARY, hosts=True)}
+    return {name: _Entry(make_hosted, look_for, formats, priorities, LIBRARY, hosts=module)}
+
+
+def _library(module: str) -> Library:
+    found: Library = importlib.import_module(module).LIBRARY
+    return found
 
 
 _LLAMA: dict[Accelerator, int] = {
@@ -147,6 +154,11 @@ NAMES = tuple(sorted(_ENTRIES))
 def look(llama_server_path: str = "") -> dict[str, Found]:
     """Look what there is of each backend here; takes milliseconds and imports no engine."""
     return {name: entry.look(llama_server_path) for name, entry in _ENTRIES.items()}
+
+
+def library(name: str) -> Library:
+    """Give the library that one of `HOSTED` has in its child."""
+    return _library(_ENTRIES[name].hosts)
 
 
 @cache

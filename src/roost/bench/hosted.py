@@ -3,7 +3,8 @@
 Both have the model in a process of their own, the same tokens to go on from and the same number of
 threads, and are asked in turn, in blocks A B B A: one stream, and four. The library alone takes
 four in turn, as a host does; what it could do with a batch of four that begin and end together is
-told as well, and is no bar.
+told as well, and is no bar. Processor time of a token is told beside the rates: others on the
+machine lengthen a second, and much less a millisecond of work.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 
 import msgspec
 
-from roost.backends.base import Prepared, Runtime, SlotUse, StartSettings
+from roost.backends.base import Prepared, SlotUse, StartSettings
 from roost.backends.hosted.frames import Load
-from roost.backends.registry import HOSTED, look, make, traits
+from roost.backends.hosted.runtime import HostedRuntime
+from roost.backends.registry import HOSTED, library, look, make, traits
 from roost.bench.bare import Work
 from roost.bench.claims import Check, Report, at_least, table
-from roost.bench.numbers import calibration, interleaved, ratio_of_medians
+from roost.bench.numbers import Ratio, calibration, interleaved, ratio_of_medians
+from roost.bench.processes import cpu_s
 from roost.core.events import Finished
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, Sampling, TokensPrompt
@@ -54,8 +57,19 @@ class Both(NamedTuple):
     """One model, hosted and bare, ready for work."""
 
     model: Manifest
-    runtime: Runtime
+    runtime: HostedRuntime
     bare: asyncio.subprocess.Process
+
+
+class Block(NamedTuple):
+    """One block: tokens a second, and milliseconds of processor that a token took.
+
+    `library_ms` is of the process that has the library, `node_ms` of the one that asked it.
+    """
+
+    rate: float
+    library_ms: float
+    node_ms: float
 
 
 def prompts(model: Manifest, count: int) -> tuple[tuple[int, ...], ...]:
@@ -75,6 +89,7 @@ async def started(model: Manifest, backend: str, setup: Setup) -> AsyncIterator[
     with tempfile.TemporaryDirectory() as folder:
         settings = StartSettings(folder, f"{folder}/log")
         runtime = await make(backend).start(key, model, settings, lambda _: None)
+        assert isinstance(runtime, HostedRuntime), "nothing else is measured here"
         # In a session of its own, as the host is: schedulers share a busy machine out by sessions.
         bare = await asyncio.create_subprocess_exec(
             *argv, stdin=pipe, stdout=pipe, limit=LINE_MAX_BYTES, start_new_session=True
@@ -116,7 +131,7 @@ async def hosted_s(both: Both, count: int, tokens: int) -> float:
     return took_s
 
 
-async def _said(runtime: Runtime, prepared: Prepared, slot: int) -> int:
+async def _said(runtime: HostedRuntime, prepared: Prepared, slot: int) -> int:
     async with runtime.open(prepared, SlotUse(slot, reuse=False)) as events:
         async for event in events:
             if isinstance(event, Finished):
@@ -124,44 +139,66 @@ async def _said(runtime: Runtime, prepared: Prepared, slot: int) -> int:
     return 0
 
 
-async def compared(both: Both, setup: Setup) -> dict[str, list[float]]:
-    """Give tokens per second of every block, by who and how many."""
-    rates: dict[str, list[float]] = {}
-
-    async def played(who: str, count: int) -> float:
-        if who == "hosted":
-            return await hosted_s(both, count, setup.tokens)
-        work = Work(prompts(both.model, count), setup.tokens, who == "batch")
-        return await _asked(both.bare, work)
-
+async def compared(both: Both, setup: Setup) -> dict[str, list[Block]]:
+    """Give every block, by who and how many."""
+    blocks: dict[str, list[Block]] = {}
     for count in (1, STREAMS):
         names = ["alone", "hosted", *(["batch"] if count > 1 else [])]
         for who in names:
-            await played(who, count)
+            await _played(both, setup, who, count)
         for who in interleaved(names, setup.rounds):
-            rate = count * setup.tokens / await played(who, count)
-            rates.setdefault(f"{who} {count}", []).append(rate)
-    return rates
+            block = await _played(both, setup, who, count)
+            blocks.setdefault(f"{who} {count}", []).append(block)
+    return blocks
 
 
-def judged(model: Manifest, backend: str, rates: dict[str, list[float]]) -> Report:
+async def _played(both: Both, setup: Setup, who: str, count: int) -> Block:
+    """Have one of them say what it is asked for, and account for it."""
+    hosted = who == "hosted"
+    pid = both.runtime.pid if hosted else both.bare.pid
+    before = cpu_s(pid), process_time()
+    if hosted:
+        took_s = await hosted_s(both, count, setup.tokens)
+    else:
+        work = Work(prompts(both.model, count), setup.tokens, who == "batch")
+        took_s = await _asked(both.bare, work)
+    node_s = process_time() - before[1]
+    tokens = count * setup.tokens
+    return Block(tokens / took_s, (cpu_s(pid) - before[0]) * 1000 / tokens, node_s * 1000 / tokens)
+
+
+def judged(model: Manifest, backend: str, blocks: dict[str, list[Block]]) -> Report:
     """Compare what came of one model."""
-    rows, figures, checks = [], {}, list[Check]()
+    rates, work, figures, checks = [], [], {}, list[Check]()
     for count in (1, STREAMS):
-        alone, hosted = rates[f"alone {count}"], rates[f"hosted {count}"]
-        ratio = ratio_of_medians(hosted, alone, random.Random(5))
-        batch = rates.get(f"batch {count}")
-        rows.append(
-            [
-                *(backend, str(count), f"{median(alone):.1f}", f"{median(hosted):.1f}"),
-                f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})",
-                f"{median(batch):.1f}" if batch else "",
-            ]
-        )
+        alone, hosted = blocks[f"alone {count}"], blocks[f"hosted {count}"]
+        ratio = _ratio(hosted, alone, "rate")
+        batch = blocks.get(f"batch {count}", ())
+        told = [f"{_median(who, 'rate'):.1f}" if who else "" for who in (alone, hosted, batch)]
+        rates.append([backend, str(count), *told[:2], _told(ratio), told[2]])
         figures[f"{count} hosted over alone"] = ratio.value
         checks.append(at_least(f"{backend}, streams: {count}", ratio.value, BAR))
+        spent = [f"{_median(who, 'library_ms'):.2f}" for who in (alone, hosted)]
+        more = _ratio(hosted, alone, "library_ms")
+        work.append([backend, str(count), *spent, _told(more), f"{_median(hosted, 'node_ms'):.2f}"])
+        figures[f"{count} work of hosted over alone"] = more.value
     heads = ("library", "streams", "alone, tokens/s", "hosted", "ratio, 95 of 100", "a batch")
-    return Report(f"hosted {model.id}", (table(heads, rows),), figures, tuple(checks))
+    costs = ("library", "streams", "alone, CPU ms/token", "hosted", "ratio, 95 of 100", "node")
+    tables = table(heads, rates), table(costs, work)
+    return Report(f"hosted {model.id}", tables, figures, tuple(checks))
+
+
+def _median(blocks: Sequence[Block], what: str) -> float:
+    return median(getattr(block, what) for block in blocks)
+
+
+def _ratio(ours: Sequence[Block], theirs: Sequence[Block], what: str) -> Ratio:
+    of = [[getattr(block, what) for block in blocks] for blocks in (ours, theirs)]
+    return ratio_of_medians(*of, random.Random(5))
+
+
+def _told(ratio: Ratio) -> str:
+    return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
 
 
 async def measure(models: Sequence[Manifest], setup: Setup) -> list[Report]:
@@ -186,8 +223,7 @@ def _formats(backend: str) -> tuple[str, ...]:
 
 def _adapter(backend: str) -> str:
     """Name the module that drives a library."""
-    loader: str = importlib.import_module(f"roost.backends.{backend}").LIBRARY.loader
-    return loader.partition(":")[0]
+    return library(backend).loader.partition(":")[0]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
