@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_right
 from collections import Counter
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=40)
+
+EDGE = 1e-6
+"""Shares are computed in 32 bits."""
 
 
 def raw(token: int) -> bytes:
@@ -47,14 +53,14 @@ def allowed(logits: list[float], sampling: Sampling) -> set[int]:
     temperature = 1.0 if sampling.temperature is None else sampling.temperature
     parts = [math.exp((one - max(logits)) / temperature) for one in logits]
     parts = [one / sum(parts) for one in parts]
-    order = sorted(range(len(parts)), key=lambda one: -parts[one])
+    order = sorted(range(len(parts)), key=lambda one: -logits[one])
     good, before = set(), 0.0
     for place, one in enumerate(order):
         within = (
             not sampling.top_k or parts[one] >= parts[order[min(sampling.top_k, len(order)) - 1]]
         )
-        likely = parts[one] >= (sampling.min_p or 0.0) * max(parts) - 1e-9
-        if place == 0 or (within and likely and before < (sampling.top_p or 1.0) + 1e-9):
+        likely = parts[one] >= (sampling.min_p or 0.0) * max(parts) - EDGE
+        if place == 0 or (within and likely and before < (sampling.top_p or 1.0) + EDGE):
             good.add(one)
         before += parts[one]
     return good
@@ -91,6 +97,27 @@ def test_shares_are_those_of_the_logits() -> None:
     """Drawn often, tokens come as often as they are likely."""
     counts = Counter(draws([math.log(one) for one in (1, 2, 7)], Sampling(seed=3), 4000))
     assert [round(counts[token] / 4000, 1) for token in range(3)] == [0.1, 0.2, 0.7]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(), Sampling(top_p=0.7), Sampling(0.6, 0.9, 300), Sampling(1.8, min_p=0.02)],
+)
+@pytest.mark.parametrize("spread", [1.0, 4.0])
+def test_a_large_vocabulary_is_drawn_from_as_a_small_one(spread: float, sampling: Sampling) -> None:
+    """Sums by blocks, and looking at the likeliest first, draw what plain running sums would."""
+    dice = random.Random(9)
+    logits = array_of([dice.gauss(0.0, spread) for _ in range(1000)]).tolist()
+    parts = [math.exp(one / (sampling.temperature or 1.0)) for one in logits]
+    order = list(range(1000))
+    if sampling != Sampling():
+        order = sorted(allowed(logits, sampling), key=lambda one: -logits[one])
+    sums = list(accumulate(parts[one] for one in order))
+    rolls = random.Random(7)
+    plain = [order[bisect_right(sums, rolls.random() * sums[-1])] for _ in range(300)]
+    drawn = draws(logits, msgspec.structs.replace(sampling, seed=7), 300)
+    # A share that ends where the dice fell may be rounded to either side.
+    assert sum(one != other for one, other in zip(drawn, plain, strict=True)) <= 1
 
 
 def test_zero_is_the_likeliest_and_the_first_of_equals() -> None:

@@ -189,12 +189,12 @@ def judged(model: Manifest, backend: str, blocks: dict[str, list[Block]]) -> Rep
 
 
 def _median(blocks: Sequence[Block], what: str) -> float:
-    return median(getattr(block, what) for block in blocks)
+    return float(median(getattr(block, what) for block in blocks))
 
 
 def _ratio(ours: Sequence[Block], theirs: Sequence[Block], what: str) -> Ratio:
-    of = [[getattr(block, what) for block in blocks] for blocks in (ours, theirs)]
-    return ratio_of_medians(*of, random.Random(5))
+    ours_s, theirs_s = ([getattr(block, what) for block in who] for who in (ours, theirs))
+    return ratio_of_medians(ours_s, theirs_s, random.Random(5))
 
 
 def _told(ratio: Ratio) -> str:
