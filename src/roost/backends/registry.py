@@ -24,7 +24,7 @@ from roost.backends.classes import (
     RUNNER,
     Class,
 )
-from roost.backends.hosted.hostable import Library
+from roost.backends.hostable import Library
 from roost.backends.looking import library_found, llama_found
 from roost.core.about import BackendAbout
 from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
