@@ -11,7 +11,6 @@ quicker than waiting: that figure is told and not judged.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -21,18 +20,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from time import process_time
 from typing import TypeAlias
 
 import msgspec
 
 from roost.bench.claims import Check, Report, at_least, table
 from roost.bench.drills.fleets import Fleet, nodes
-from roost.bench.drills.stage import Stage, on_stage
-from roost.bench.numbers import calibration
-from roost.bench.processes import ends_by_term
-from roost.gateway.loop import run
+from roost.bench.drills.stage import Stage
+from roost.bench.programs import parser, perform
 
 BAR = 0.95
 BOUND_S = 900.0
@@ -207,20 +202,12 @@ def _told(placed: Counter[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and report; status 1 if the bar was missed."""
-    parser = argparse.ArgumentParser(prog="python -m roost.bench.homecoming", description=__doc__)
-    parser.add_argument("--real", type=Path, metavar="GGUF", help="llama.cpp with this model")
-    parser.add_argument("--conversations", type=int, default=Setup().conversations)
-    parser.add_argument("--turns", type=int, default=Setup().turns)
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    options = parser.parse_args(arguments)
-    ends_by_term()
-    sys.stdout.write(f"calibration loop {calibration(process_time):.1f} ms\n")
+    made = parser("homecoming", __doc__, needs_model=False)
+    made.add_argument("--conversations", type=int, default=Setup().conversations)
+    made.add_argument("--turns", type=int, default=Setup().turns)
+    options = made.parse_args(arguments)
     setup = Setup(conversations=options.conversations, turns=options.turns)
-    told = run(on_stage(partial(measure, setup=setup), BOUND_S, options.real))
-    sys.stdout.write(f"{told.text()}\n")
-    if options.json:
-        options.json.write_bytes(msgspec.json.encode(told))
-    return 0 if told.passed else 1
+    return perform(partial(measure, setup=setup), BOUND_S, options)
 
 
 if __name__ == "__main__":

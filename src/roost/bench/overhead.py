@@ -6,25 +6,22 @@ A B B A: one stream, eight streams, and one warm request (a prompt that its slot
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
-from time import monotonic, process_time
+from time import monotonic
 
 import msgspec
 
 from roost.bench.chat_stream import Told, asked
 from roost.bench.claims import Check, Report, at_least, at_most, ms, none_of, table
-from roost.bench.drills.stage import Stage, on_stage
-from roost.bench.numbers import calibration, interleaved, ratio_of_medians
-from roost.bench.processes import ends_by_term
+from roost.bench.drills.stage import Stage
+from roost.bench.numbers import interleaved, ratio_of_medians
+from roost.bench.programs import parser, perform
 from roost.bench.stock import stock_server
-from roost.gateway.loop import run
 
 SLOTS, SLOT_CTX = 8, 2048
 THROUGHPUT_BAR, TTFT_BAR_MS = 0.97, 1.0
@@ -156,19 +153,10 @@ def _silent(played: dict[str, list[Block]]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and report; status 1 if a bar was missed."""
-    parser = argparse.ArgumentParser(prog="python -m roost.bench.overhead", description=__doc__)
-    parser.add_argument("--real", type=Path, metavar="GGUF", required=True, help="the model's file")
-    parser.add_argument("--rounds", type=int, default=Setup().rounds, help="plays of A B B A")
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    options = parser.parse_args(arguments)
-    ends_by_term()
-    sys.stdout.write(f"calibration loop {calibration(process_time):.1f} ms\n")
-    setup = Setup(rounds=options.rounds)
-    told = run(on_stage(partial(measure, setup=setup), BOUND_S, options.real))
-    sys.stdout.write(f"{told.text()}\n")
-    if options.json:
-        options.json.write_bytes(msgspec.json.encode(told))
-    return 0 if told.passed else 1
+    made = parser("overhead", __doc__)
+    made.add_argument("--rounds", type=int, default=Setup().rounds, help="plays of A B B A")
+    options = made.parse_args(arguments)
+    return perform(partial(measure, setup=Setup(rounds=options.rounds)), BOUND_S, options)
 
 
 if __name__ == "__main__":

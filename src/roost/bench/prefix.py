@@ -6,25 +6,20 @@ computed of the prompts in all, and when the last of the first tokens came.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 import random
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from time import process_time
 
 import msgspec
 
 from roost.bench.chat_stream import Told, asked
 from roost.bench.claims import Check, Report, at_most, ms, none_of, table
-from roost.bench.drills.stage import Stage, on_stage
-from roost.bench.numbers import calibration
-from roost.bench.processes import ends_by_term
+from roost.bench.drills.stage import Stage
+from roost.bench.programs import parser, perform
 from roost.bench.stock import stock_server
-from roost.gateway.loop import run
 
 REQUESTS, WORDS_EACH, MAX_TOKENS = 8, 1104, 16
 COMPUTED_BAR, TTFT_BAR = 1.1, 0.3
@@ -129,19 +124,8 @@ def report(theirs: Side, mine: Side) -> Report:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and report; status 1 if a bar was missed."""
-    parser = argparse.ArgumentParser(prog="python -m roost.bench.prefix", description=__doc__)
-    parser.add_argument("--real", type=Path, metavar="GGUF", help="the model's file")
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    options = parser.parse_args(arguments)
-    if options.real is None:
-        parser.error("--real GGUF is needed")
-    ends_by_term()
-    sys.stdout.write(f"calibration loop {calibration(process_time):.1f} ms\n")
-    told = run(on_stage(partial(measure, setup=Setup()), BOUND_S, options.real))
-    sys.stdout.write(f"{told.text()}\n")
-    if options.json:
-        options.json.write_bytes(msgspec.json.encode(told))
-    return 0 if told.passed else 1
+    options = parser("prefix", __doc__).parse_args(arguments)
+    return perform(partial(measure, setup=Setup()), BOUND_S, options)
 
 
 if __name__ == "__main__":

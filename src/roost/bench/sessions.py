@@ -7,25 +7,20 @@ memory and on disk. Figures are ratios to cold, within one run.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
-from time import process_time
 
 import msgspec
 
 from roost.bench.claims import Check, Report, at_least, at_most, ms, none_of, table
 from roost.bench.drills.asking import Chat, ask
-from roost.bench.drills.stage import Running, Stage, on_stage
-from roost.bench.numbers import calibration
-from roost.bench.processes import ends_by_term
+from roost.bench.drills.stage import Running, Stage
+from roost.bench.programs import parser, perform
 from roost.core.snapshots import SessionsView
-from roost.gateway.loop import run
 
 HISTORY_WORDS, TURN_WORDS = 1000, 12
 WARM_BAR, RAM_BAR = 0.25, 0.35
@@ -168,19 +163,10 @@ def report(took: dict[str, list[float]], views: dict[str, SessionsView], tokens:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and report; status 1 if a bar was missed."""
-    parser = argparse.ArgumentParser(prog="python -m roost.bench.sessions", description=__doc__)
-    parser.add_argument("--real", type=Path, metavar="GGUF", required=True, help="the model's file")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each kind")
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    options = parser.parse_args(arguments)
-    ends_by_term()
-    sys.stdout.write(f"calibration loop {calibration(process_time):.1f} ms\n")
-    setup = Setup(rounds=options.rounds)
-    told = run(on_stage(partial(measure, setup=setup), BOUND_S, options.real))
-    sys.stdout.write(f"{told.text()}\n")
-    if options.json:
-        options.json.write_bytes(msgspec.json.encode(told))
-    return 0 if told.passed else 1
+    made = parser("sessions", __doc__)
+    made.add_argument("--rounds", type=int, default=ROUNDS, help="of each kind")
+    options = made.parse_args(arguments)
+    return perform(partial(measure, setup=Setup(rounds=options.rounds)), BOUND_S, options)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TypeVar
 
 from roost.core.card import CARD_MAX_BYTES, Card, Remote, read_card
 from roost.errors import RoostError, fail
@@ -12,13 +13,19 @@ KEY_MAX_BYTES = 4096
 _KEY = re.compile(r"[!-~]+")
 
 
-def read_installed(path: str) -> Card:
-    """Read a card; raises `load_failed`."""
+ACard = TypeVar("ACard", bound=Card)
+
+
+def read_installed(path: str, kind: type[ACard], backend: str) -> ACard:
+    """Read a card again, which may have changed since; raises `load_failed`, also for another's."""
     try:
         with Path(path).open("rb") as file:
-            return read_card(file.read(CARD_MAX_BYTES))
+            card = read_card(file.read(CARD_MAX_BYTES))
     except (OSError, RoostError):
         raise fail("load_failed", "The model's card cannot be read.") from None
+    if not isinstance(card, kind):
+        raise fail("load_failed", f"The model's card is for another backend than `{backend}`.")
+    return card
 
 
 def read_key(card: Remote) -> str:

@@ -124,9 +124,7 @@ def _folder(card: Card, key: RuntimeKey, settings: StartSettings, secret: str) -
 
 def _card(manifest: Manifest) -> Card:
     """Read the card again, which may have changed since; raises `load_failed`."""
-    card = read_installed(manifest.path)
-    if not isinstance(card, Card):
-        raise fail("load_failed", "The model's card is for another backend than `omlx`.")
+    card = read_installed(manifest.path, Card, "omlx")
     if shutil.which(card.executable or "omlx") is None:
         message = "There is no oMLX here: install it, or name it as the card's executable."
         raise fail("load_failed", message)

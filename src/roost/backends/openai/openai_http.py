@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import msgspec
 
-from roost.backends import checks
+from roost.backends.answering import Answering
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
 from roost.backends.llama import http as llama_http
 from roost.backends.llama.http import Lost, Place
@@ -64,9 +64,7 @@ class OpenaiHttp:
     ) -> RemoteRuntime:
         """Look whether the server is there and has the model; see `base.Backend.start`."""
         on_progress(0.0)
-        card = await asyncio.to_thread(read_installed, manifest.path)
-        if not isinstance(card, Remote):
-            raise fail("load_failed", "The model's card is for another backend than `openai_http`.")
+        card = await asyncio.to_thread(read_installed, manifest.path, Remote, self.name)
         place = await asyncio.to_thread(_place, card)
         model = await found_model(place, card.model, manifest.id)
         on_progress(1.0)
@@ -77,15 +75,19 @@ class RemoteRuntime:
     """A model on a server, made by `OpenaiHttp.start`."""
 
     def __init__(self, key: RuntimeKey, served: Served) -> None:
-        self.died = asyncio.Event()
         self._key = key
         self._served = served
-        self._streams: dict[int, Stream] = {}
+        self._answering = Answering[Stream](key.options.slots, served.ctx, CAPABILITIES)
 
     @property
     def key(self) -> RuntimeKey:
         """The key it was started for."""
         return self._key
+
+    @property
+    def died(self) -> asyncio.Event:
+        """Set once it was told to end."""
+        return self._answering.died
 
     @property
     def states(self) -> None:
@@ -97,34 +99,23 @@ class RemoteRuntime:
 
         See `base.Runtime.prepare`; `unsupported` as well for what the dialect has no words for.
         """
-        self._check_alive()
-        checks.check_request(request)
-        checks.check_claimed(request, CAPABILITIES)
+        self._answering.check(request)
         body_of(self._served.model, request, self._served.ctx)
-        return Prepared(request, (), checks.limit_of(request, 0, self._served.ctx))
+        return self._answering.prepared(request)
 
     @asynccontextmanager
     async def open(
         self, prepared: Prepared, use: SlotUse
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Ask the server; see `base.Runtime.open`. A slot in use is the caller's defect."""
-        self._check_alive()
-        checks.check_request(prepared.request)
-        checks.check_place(prepared, use, slots=self._key.options.slots, ctx=self._served.ctx)
-        if use.slot in self._streams:
-            raise fail("internal", "Two streams were given one slot.")
-        stream = self._streams[use.slot] = Stream(self._served, self.died, prepared, use.slot)
-        try:
-            async with aclosing(stream.events()) as events:
-                yield events
-        finally:
-            # The server notices by itself that nobody listens; when is not for us to know.
-            stream.drop()
-            del self._streams[use.slot]
+        self._answering.check_place(prepared, use)
+        stream = Stream(self._served, self.died, prepared, use.slot)
+        async with self._answering.run(use.slot, stream) as events:
+            yield events
 
     async def telemetry(self) -> Telemetry:
         """Streams that run; all else is the server's."""
-        return Telemetry(live=len(self._streams))
+        return Telemetry(live=len(self._answering.streams))
 
     async def stop(self, grace_s: float) -> None:
         """Ask nothing more; the server is not ours to end. Idempotent."""
@@ -132,13 +123,7 @@ class RemoteRuntime:
 
     def end(self) -> None:
         """Ask nothing more, and end what has been asked."""
-        self.died.set()
-        for stream in self._streams.values():
-            stream.stop()
-
-    def _check_alive(self) -> None:
-        if self.died.is_set():
-            raise fail("runtime_died", "The runtime has ended.")
+        self._answering.end()
 
 
 def _place(card: Remote) -> Place:

@@ -41,7 +41,7 @@ class Served(NamedTuple):
 
 
 class Stream:
-    """One answer; `drop` in the end, whatever happens. `died` is its runtime's."""
+    """One answer; see `backends.answering.Stream`. `died` is its runtime's."""
 
     def __init__(self, served: Served, died: asyncio.Event, prepared: Prepared, slot: int) -> None:
         self._notice_s = served.notice_s
@@ -72,8 +72,8 @@ class Stream:
         """End the answer because the runtime ends."""
         self._exchange.drop()
 
-    def drop(self) -> None:
-        """Leave the server, whatever it is doing."""
+    async def close(self) -> None:
+        """Leave the server, whatever it is doing: when it notices is not for us to know."""
         self._exchange.drop()
 
     async def _messages(self) -> AsyncGenerator[bytes, None]:

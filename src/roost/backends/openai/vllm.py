@@ -90,9 +90,7 @@ async def _switch(card: Card, program: tuple[str, ...]) -> tuple[str, ...]:
 
 def _card(manifest: Manifest) -> Card:
     """Read the card again, which may have changed since; raises `load_failed`."""
-    card = read_installed(manifest.path)
-    if not isinstance(card, Card):
-        raise fail("load_failed", "The model's card is for another backend than `vllm`.")
+    card = read_installed(manifest.path, Card, "vllm")
     if sys.platform != "linux":
         raise fail("load_failed", f"vLLM does not run on {sys.platform}.")
     if "microsoft" in platform.release().lower():

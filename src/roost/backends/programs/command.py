@@ -17,7 +17,6 @@ from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.openai.card_file import read_installed
 from roost.core.card import Runner
 from roost.core.model import Capabilities, Manifest, RuntimeKey
-from roost.errors import fail
 
 CAPABILITIES = Capabilities(
     chat=True,
@@ -77,7 +76,4 @@ class Command:
 
 def read_runner(manifest: Manifest) -> Runner:
     """Read the card again, which may have changed since; raises `load_failed`."""
-    card = read_installed(manifest.path)
-    if not isinstance(card, Runner):
-        raise fail("load_failed", "The model's card is for another backend than `command`.")
-    return card
+    return read_installed(manifest.path, Runner, "command")

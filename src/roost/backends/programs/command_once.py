@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from roost.backends import checks
+from roost.backends.answering import Answering
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
 from roost.backends.llama.places import private_folder, remove_folder
 from roost.backends.openai.card_file import read_installed
@@ -79,18 +79,22 @@ class OnceRuntime:
         folder: Path,
         renderer: Renderer | None,
     ) -> None:
-        self.died = asyncio.Event()
+        self._answering = Answering[Stream](key.options.slots, recipe.ctx, CAPABILITIES)
         self._key = key
         self._recipe = recipe
         self._settings = settings
         self._folder = folder
         self._renderer = renderer
-        self._streams: dict[int, Stream] = {}
 
     @property
     def key(self) -> RuntimeKey:
         """The key it was started for."""
         return self._key
+
+    @property
+    def died(self) -> asyncio.Event:
+        """Set once it was told to end."""
+        return self._answering.died
 
     @property
     def states(self) -> None:
@@ -102,49 +106,33 @@ class OnceRuntime:
 
         See `base.Runtime.prepare`; `unsupported` as well for what the program has no words for.
         """
-        self._check_alive()
-        checks.check_request(request)
-        checks.check_claimed(request, CAPABILITIES)
+        self._answering.check(request)
         check_told(self._recipe, request)
         text, reading = await self._text(request)
         check_prompt(self._recipe, text)
-        return Prepared(request, (), checks.limit_of(request, 0, self._recipe.ctx), reading)
+        return self._answering.prepared(request, reading)
 
     @asynccontextmanager
     async def open(
         self, prepared: Prepared, use: SlotUse
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Run the program; see `base.Runtime.open`. A slot in use is the caller's defect."""
-        self._check_alive()
-        checks.check_request(prepared.request)
+        self._answering.check_place(prepared, use)
         check_told(self._recipe, prepared.request)
-        slots = self._key.options.slots
-        checks.check_place(prepared, use, slots=slots, ctx=self._recipe.ctx)
         text, _ = await self._text(prepared.request)
         check_prompt(self._recipe, text)
-        if use.slot in self._streams:
-            raise fail("internal", "Two streams were given one slot.")
         stream = Stream(self._recipe, Asked(prepared, text, use.slot), self._folder, self._settings)
-        self._streams[use.slot] = stream
-        try:
-            async with aclosing(stream.events()) as events:
-                yield events
-        finally:
-            try:
-                await stream.close()
-            finally:
-                del self._streams[use.slot]
+        async with self._answering.run(use.slot, stream) as events:
+            yield events
 
     async def telemetry(self) -> Telemetry:
         """Processes that run, and their memory; how quick they are nobody tells."""
-        streams = tuple(self._streams.values())
+        streams = self._answering.streams
         return Telemetry(live=len(streams), rss_bytes=sum(one.rss_bytes for one in streams))
 
     async def stop(self, grace_s: float) -> None:
         """End every process; idempotent. There is nothing that could be saved by a grace."""
-        self.died.set()
-        for stream in tuple(self._streams.values()):
-            stream.stop()
+        self._answering.end()
         if self._renderer:
             await self._renderer.close()
         await asyncio.to_thread(remove_folder, self._folder)
@@ -160,16 +148,10 @@ class OnceRuntime:
         rendered = await rendered_by(self._renderer, prompt)
         return joined(rendered.pieces, control_tokens), rendered.reading
 
-    def _check_alive(self) -> None:
-        if self.died.is_set():
-            raise fail("runtime_died", "The runtime has ended.")
-
 
 def _recipe(key: RuntimeKey, manifest: Manifest) -> Recipe:
     """Read the card again, which may have changed since; raises `load_failed`."""
-    card = read_installed(manifest.path)
-    if not isinstance(card, Once):
-        raise fail("load_failed", "The model's card is for another backend than `command_once`.")
+    card = read_installed(manifest.path, Once, "command_once")
     if shutil.which(card.argv[0]) is None:
         raise fail("load_failed", "The card's argv names no program that may be run here.")
     ctx = min(key.options.ctx or card.ctx, card.ctx)

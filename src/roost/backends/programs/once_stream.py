@@ -53,7 +53,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Stream:
-    """One process; `close` in the end, whatever happens."""
+    """One process; see `backends.answering.Stream`."""
 
     def __init__(self, recipe: Recipe, asked: Asked, folder: Path, settings: StartSettings) -> None:
         self._recipe = recipe
