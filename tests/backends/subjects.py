@@ -20,7 +20,8 @@ from roost.backends.llama.server import LlamaServer
 from roost.backends.openai.served import ServedRuntime
 from roost.backends.programs.command import Command
 from roost.backends.programs.command_once import CommandOnce
-from roost.backends.scripted.backend import Script, ScriptedBackend, ScriptedRuntime
+from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
+from roost.backends.scripted.script import Script
 from roost.core.ids import ModelId
 from roost.core.kv import KvLayers, KvShape
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions

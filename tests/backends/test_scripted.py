@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from roost.backends.base import SlotUse
-from roost.backends.scripted.backend import Script, ScriptedBackend, ScriptedRuntime
+from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
 from roost.backends.scripted.prompts import BOS
+from roost.backends.scripted.script import Script
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, StreamEvent, Usage
 from roost.core.model import Manifest
 from roost.core.request import (

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted.backend import Script, ScriptedBackend
+from roost.backends.scripted.backend import ScriptedBackend
+from roost.backends.scripted.script import Script
 from roost.core.events import Finished, Started
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from roost.backends.base import Prepared, Runtime
-from roost.backends.scripted.backend import Script, ScriptedBackend, ScriptedRuntime
+from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
 from roost.backends.scripted.prompts import BOS
+from roost.backends.scripted.script import Script
 from roost.core.model import Manifest
 from roost.core.request import (
     ChatPrompt,

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.backends.scripted.backend import Script, ScriptedBackend
+from roost.backends.scripted.backend import ScriptedBackend
+from roost.backends.scripted.script import Script
 from roost.core.model import Capabilities, Manifest
 from roost.testing.conformance import CASES, Case, Subject, check, examine, failed, table
 from tests.backends.subjects import MODEL, key_of, settings_in

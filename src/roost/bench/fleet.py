@@ -16,7 +16,8 @@ from collections.abc import Callable
 from functools import partial
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted.backend import Script, ScriptedBackend
+from roost.backends.scripted.backend import ScriptedBackend
+from roost.backends.scripted.script import Script
 from roost.bench.loads import EVENTS
 from roost.core.fence import Life
 from roost.core.ids import ModelId, NodeId, RuntimeId, TenantId

@@ -20,7 +20,8 @@ from statistics import median
 import msgspec
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted.backend import Script, ScriptedBackend
+from roost.backends.scripted.backend import ScriptedBackend
+from roost.backends.scripted.script import Script
 from roost.bench.claims import Report, at_most, ms, table
 from roost.bench.drills.asking import Chat, ask
 from roost.bench.numbers import calibration

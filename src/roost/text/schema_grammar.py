@@ -8,42 +8,32 @@ silence; what only describes (`title`, `default`, unknown formats and words) is 
 from __future__ import annotations
 
 import json
-import math
 import re
 from itertools import groupby
-from typing import TypeAlias
 
 import msgspec
 
-from roost.errors import RoostError, fail
 from roost.text import schema_scalars as scalars
 from roost.text.gbnf import ROOT, Alt, Node, Ref, Repeat, Rules, literal, optional, seq
 from roost.text.schema_pattern import read_pattern
+from roost.text.schema_words import (
+    NOT_SAID,
+    SAYS,
+    TYPES,
+    Schema,
+    bounds,
+    counts,
+    is_of,
+    joined,
+    kinds_of,
+    typed_option,
+    unsaid,
+    wrong,
+)
 
 SCHEMA_CHARS_MAX = 64 * 1024
 DEPTH_MAX = 32
-COUNT_MAX = 1000
-"""The largest `minLength`, `maxItems` and so on that a grammar is written for."""
-
 ENUM_MAX = 500
-Schema: TypeAlias = dict[str, object]
-_TYPES = ("string", "number", "integer", "boolean", "null", "object", "array")
-_NOT_SAID = (
-    *("not", "if", "then", "else", "patternProperties", "propertyNames", "dependentRequired"),
-    *("dependentSchemas", "dependencies", "contains", "unevaluatedItems", "$dynamicRef"),
-    *("$recursiveRef", "multipleOf", "unevaluatedProperties", "additionalItems"),
-)
-_HINTS = {
-    "object": ("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
-    "array": ("items", "prefixItems", "minItems", "maxItems"),
-    "string": ("minLength", "maxLength", "pattern"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-}
-_SAYS = {
-    *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "format", "uniqueItems"),
-    *(name for names in _HINTS.values() for name in names),
-    *_NOT_SAID,
-}
 
 
 def any_object() -> Rules:
@@ -71,17 +61,6 @@ def read_schema(text: str) -> Rules:
     return compiler.rules | {ROOT: root}
 
 
-def wrong(what: str, path: str = "") -> RoostError:
-    """Say what is wrong with a schema, and where."""
-    at = f" (at {path})" if path else ""
-    return fail("bad_request", f"The schema cannot be used: {what}{at}.", param="response_format")
-
-
-def _unsaid(what: str, path: str) -> RoostError:
-    message = f"No answer can be held to {what} of the schema (at {path or 'its top'})."
-    return fail("unsupported", message, param="response_format")
-
-
 class _Compiler:
     """Collects rules while it walks through a schema; `path` is where it is, for people."""
 
@@ -100,9 +79,9 @@ class _Compiler:
             raise wrong("nothing is valid under 'false'", path)
         if not isinstance(schema, dict):
             raise wrong("a schema is an object, true or false", path)
-        for name in _NOT_SAID:
+        for name in NOT_SAID:
             if name in schema and not (name.startswith("unevaluated") and schema[name] is False):
-                raise _unsaid(f"'{name}'", path)
+                raise unsaid(f"'{name}'", path)
         return self._of(schema, path)
 
     def _of(self, schema: Schema, path: str) -> Node:
@@ -117,7 +96,7 @@ class _Compiler:
         for name in ("anyOf", "oneOf"):
             if name in schema:
                 return self._either(schema, name, path)
-        kinds = _kinds(schema, path)
+        kinds = kinds_of(schema, path)
         if not kinds:
             return Ref(self.anything())
         return _choice([self._typed(kind, schema, path) for kind in kinds])
@@ -134,13 +113,13 @@ class _Compiler:
         return scalars.BOOLEAN if kind == "boolean" else scalars.NULL
 
     def _alone(self, schema: Schema, path: str, name: str, *others: str) -> None:
-        beside = sorted(_SAYS & schema.keys() - {name, *others})
+        beside = sorted(SAYS & schema.keys() - {name, *others})
         if beside:
-            raise _unsaid(f"'{beside[0]}' beside '{name}'", path)
+            raise unsaid(f"'{beside[0]}' beside '{name}'", path)
 
     def _referred(self, ref: object, path: str) -> Node:
         if not isinstance(ref, str) or not ref.startswith("#"):
-            raise _unsaid("a '$ref' to something outside", path)
+            raise unsaid("a '$ref' to something outside", path)
         if ref not in self._refs:
             # The name is known before the rule is there: a schema may contain itself.
             self._refs[ref] = name = self._new(ref)
@@ -166,12 +145,12 @@ class _Compiler:
             raise wrong("'allOf' is a list of schemas", path)
         out = {name: value for name, value in schema.items() if name != "allOf"}
         for part in parts:
-            while isinstance(part, dict) and part.keys() & _SAYS == {"$ref"}:
+            while isinstance(part, dict) and part.keys() & SAYS == {"$ref"}:
                 ref = part["$ref"]
                 part = self._found(ref, path) if isinstance(ref, str) else None  # noqa: PLW2901
             if not isinstance(part, dict):
                 raise wrong("'allOf' is a list of schemas", path)
-            out = _joined(out, part, path)
+            out = joined(out, part, path)
         return out
 
     def _fixed(self, schema: Schema, name: str, path: str) -> Node:
@@ -179,9 +158,9 @@ class _Compiler:
         if not isinstance(values, list) or not 0 < len(values) <= ENUM_MAX:
             raise wrong(f"'enum' is a list of 1 to {ENUM_MAX} values", path)
         self._alone(schema, path, name, "type")
-        kinds = _kinds(schema, path) or _TYPES
+        kinds = kinds_of(schema, path) or TYPES
         texts = {json.dumps(one, ensure_ascii=False): one for one in values}
-        good = [text for text, one in texts.items() if _is(one, kinds)]
+        good = [text for text, one in texts.items() if is_of(one, kinds)]
         if not good:
             raise wrong(f"no value of '{name}' has the type", path)
         return self._any_of(sorted(good), path)
@@ -197,13 +176,13 @@ class _Compiler:
         return seq(literal(first[:shared]), self._rule(_one(options), f"{path}/rest"))
 
     def _string(self, schema: Schema, path: str) -> Node:
-        least, most = _counts(schema, "Length", path)
+        least, most = counts(schema, "Length", path)
         pattern = schema.get("pattern")
         if pattern is not None:
             if not isinstance(pattern, str):
                 raise wrong("'pattern' is a text", path)
             if least or most is not None:
-                raise _unsaid("a length beside 'pattern'", path)
+                raise unsaid("a length beside 'pattern'", path)
             return scalars.quoted(read_pattern(pattern))
         form = schema.get("format")
         known = scalars.FORMATS.get(form) if isinstance(form, str) else None
@@ -218,7 +197,7 @@ class _Compiler:
             raise wrong(f"'{name}' is a list of schemas", path)
         self._alone(schema, path, name, "type")
         if "type" in schema:
-            parts = [_typed(one, schema, path) for one in parts]
+            parts = [typed_option(one, schema, path) for one in parts]
         return _choice([self.node(one, f"{path}/{name}/{n}") for n, one in enumerate(parts)])
 
     def _object(self, schema: Schema, path: str) -> Node:
@@ -236,9 +215,9 @@ class _Compiler:
         if not fields:
             pair = None if more is False else self.node(more, f"{path}/additionalProperties")
             return self.mapping(schema, pair, path)
-        least, most = _counts(schema, "Properties", path)
+        least, most = counts(schema, "Properties", path)
         if least > len(set(required)) or (most is not None and most < len(fields)):
-            raise _unsaid("'minProperties' and 'maxProperties' beside 'properties'", path)
+            raise unsaid("'minProperties' and 'maxProperties' beside 'properties'", path)
         return self._members(fields, set(required), path)
 
     def _members(self, fields: Schema, required: set[str], path: str) -> Node:
@@ -263,7 +242,7 @@ class _Compiler:
 
     def mapping(self, schema: Schema, value: Node | None, path: str = "") -> Node:
         """Write an object of any names, each with this value; None for an empty one."""
-        least, most = _counts(schema, "Properties", path)
+        least, most = counts(schema, "Properties", path)
         if value is None:
             return literal("{}")
         pair = self._rule(seq(self.text(), literal(": "), value), f"{path}/pair")
@@ -272,10 +251,10 @@ class _Compiler:
     def _array(self, schema: Schema, path: str) -> Node:
         first = schema.get("prefixItems", [])
         if schema.get("uniqueItems") is True:
-            raise _unsaid("'uniqueItems'", path)
+            raise unsaid("'uniqueItems'", path)
         if not isinstance(first, list) or isinstance(schema.get("items"), list):
             raise wrong("'prefixItems' is a list of schemas, and 'items' is one", path)
-        least, most = _counts(schema, "Items", path)
+        least, most = counts(schema, "Items", path)
         begun = [self.node(one, f"{path}/prefixItems/{n}") for n, one in enumerate(first)]
         if begun:
             return self._tuple(begun, least, most, path)
@@ -288,7 +267,7 @@ class _Compiler:
     def _tuple(self, begun: list[Node], least: int, most: int | None, path: str) -> Node:
         """Exactly the items that are named one by one, which is always a valid number of them."""
         if least > len(begun) or (most is not None and most < len(begun)):
-            raise _unsaid("another number of items than in 'prefixItems'", path)
+            raise unsaid("another number of items than in 'prefixItems'", path)
         parts = [part for one in begun for part in (literal(", "), one)]
         return seq(literal("["), *parts[1:], literal("]"))
 
@@ -349,93 +328,14 @@ def _listed(item: Node, least: int, most: int | None) -> Node:
     return some if least else optional(some)
 
 
-def _joined(one: Schema, other: Schema, path: str) -> Schema:
-    out = dict(one)
-    for name, value in other.items():
-        mine = out.get(name, value)
-        if name == "properties" and isinstance(mine, dict) and isinstance(value, dict):
-            out[name] = _joined(mine, value, path)
-        elif name == "required" and isinstance(mine, list) and isinstance(value, list):
-            out[name] = list(dict.fromkeys([*mine, *value]))
-        elif mine != value and (name in _SAYS or isinstance(value, dict)):
-            raise _unsaid(f"'allOf' with different '{name[:50]}'", path)
-        else:
-            out[name] = mine
-    return out
-
-
-def _typed(part: object, schema: Schema, path: str) -> object:
-    """Give an option the type that stands beside all options."""
-    kinds = set(_kinds(schema, path))
-    if not isinstance(part, dict) or "$ref" in part:
-        raise _unsaid("'type' beside references or 'true'", path)
-    if kinds < set(_kinds(part, path)) or not kinds & set(_kinds(part, path) or kinds):
-        raise _unsaid("'type' beside options of other types", path)
-    return {"type": schema["type"]} | part
-
-
-def _kinds(schema: Schema, path: str) -> tuple[str, ...]:
-    sent = schema.get("type")
-    if sent is None:
-        return tuple(kind for kind, names in _HINTS.items() if schema.keys() & set(names))[:1]
-    kinds = sent if isinstance(sent, list) else [sent]
-    if not kinds or any(kind not in _TYPES for kind in kinds):
-        raise wrong(f"'type' is one or more of {', '.join(_TYPES)}", path)
-    return tuple(dict.fromkeys(kinds))
-
-
-def _is(value: object, kinds: tuple[str, ...]) -> bool:
-    kind = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
-    found = kind.get(type(value), "number")
-    whole = found == "number" and isinstance(value, (int, float)) and _is_whole(value)
-    return found in kinds or (whole and "integer" in kinds)
-
-
-def _is_whole(value: float) -> bool:
-    return math.isfinite(value) and value == int(value)
-
-
-def _counts(schema: Schema, what: str, path: str) -> tuple[int, int | None]:
-    least = _count(schema, f"min{what}", path) or 0
-    most = _count(schema, f"max{what}", path)
-    if most is not None and most < least:
-        raise wrong(f"'max{what}' is below 'min{what}'", path)
-    return least, most
-
-
-def _count(schema: Schema, name: str, path: str) -> int | None:
-    value = schema.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_whole(value):
-        raise wrong(f"'{name}' is a whole number", path)
-    if value < 0:
-        raise wrong(f"'{name}' is not below 0", path)
-    if value > COUNT_MAX:
-        raise _unsaid(f"'{name}' above {COUNT_MAX}", path)
-    return int(value)
-
-
 def _number(schema: Schema, path: str, *, whole: bool) -> Node:
-    names = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-    bounds = scalars.Bounds(*(_bound(schema, name, path) for name in names))
+    within = bounds(schema, path)
     if not whole:
-        found = scalars.number(bounds)
+        found = scalars.number(within)
         if found is None:
-            raise _unsaid("a range without whole numbers", path)
+            raise unsaid("a range without whole numbers", path)
         return found
-    low, high = bounds.whole()
+    low, high = within.whole()
     if low is not None and high is not None and low > high:
         raise wrong("no whole number is in its range", path)
     return scalars.integer(low, high)
-
-
-def _bound(schema: Schema, name: str, path: str) -> float | None:
-    value = schema.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise wrong(f"'{name}' is a number", path)
-    if abs(value) >= 10**15:
-        raise _unsaid(f"'{name}' of more than 15 digits", path)
-    return value

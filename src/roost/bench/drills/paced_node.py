@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted.backend import Script, ScriptedBackend
+from roost.backends.scripted.backend import ScriptedBackend
+from roost.backends.scripted.script import Script
 from roost.bench.drills.tiny_model import NAME
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
