@@ -9,7 +9,9 @@ import pytest
 from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, SessionId
 from roost.sim.claims import aside as aside_claims
 from roost.sim.claims.checkers import check
-from roost.sim.history import History, Kept, Move, Opened, Run, Trace, Trouble
+from roost.sim.history import History
+from roost.sim.node_facts import Kept, Move, Run, Trouble
+from roost.sim.request_facts import Opened, Trace
 
 N = NodeId("n")
 LIFE, RUNTIME = "n/1", RuntimeId("m#1")

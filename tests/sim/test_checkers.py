@@ -19,7 +19,9 @@ from roost.sim.claims import sharing as share_claims
 from roost.sim.claims import shortening as short_claims
 from roost.sim.claims import staying as stay_claims
 from roost.sim.claims.checkers import CHECKERS, check
-from roost.sim.history import History, Opened, Ownership, Repeat, Rest, Run, Trace, Trouble
+from roost.sim.history import History, Rest
+from roost.sim.node_facts import Ownership, Run, Trouble
+from roost.sim.request_facts import Opened, Repeat, Trace
 
 ROOM_CLAIMS = {name for name, _, _ in room_claims.CLAIMS}
 TALK_CLAIMS = {

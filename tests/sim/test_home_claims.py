@@ -10,7 +10,9 @@ from roost.core.ids import NodeId
 from roost.errors import Failure
 from roost.sim.claims import homes as home_claims
 from roost.sim.claims.checkers import check
-from roost.sim.history import History, Run, Trace, Trouble
+from roost.sim.history import History
+from roost.sim.node_facts import Run, Trouble
+from roost.sim.request_facts import Trace
 from tests.sim.test_checkers import A, B, history, trace, two_turns
 
 GATEWAY = NodeId("gateway")

@@ -9,7 +9,9 @@ import pytest
 from roost.core.ids import NodeId
 from roost.sim.claims import leaving as leave_claims
 from roost.sim.claims.checkers import check
-from roost.sim.history import Cells, Drain, History, Run, Trace, Trouble
+from roost.sim.history import History
+from roost.sim.node_facts import Cells, Drain, Run, Trouble
+from roost.sim.request_facts import Trace
 from tests.sim.test_checkers import A, B, trace
 from tests.sim.test_talk_claims import two_turns
 

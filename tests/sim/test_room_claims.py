@@ -11,9 +11,11 @@ from roost.core.snapshots import LoadView, ModelOffer, NodeStatus, RuntimeState,
 from roost.node.models.ledger import RoomSettings
 from roost.sim.claims.checkers import check
 from roost.sim.claims.room import CLAIMS
-from roost.sim.history import History, Opened, Residence, Trace, Trouble, Wish
+from roost.sim.history import History
 from roost.sim.node.outlook import Outlook, evicts, has_space, outlook, with_work
 from roost.sim.node.residents import Residents
+from roost.sim.node_facts import Residence, Trouble, Wish
+from roost.sim.request_facts import Opened, Trace
 from tests.sim.test_checkers import A, B, history, trace
 
 M, N = ModelId("m"), ModelId("n")

@@ -9,7 +9,8 @@ import pytest
 from roost.core.ids import SessionId
 from roost.sim.claims.checkers import check
 from roost.sim.claims.sharing import CLAIMS
-from roost.sim.history import History, Kept, Move
+from roost.sim.history import History
+from roost.sim.node_facts import Kept, Move
 from tests.sim.test_aside import LIFE, RUNTIME, history, run, trace
 
 COPY = SessionId(2)

@@ -11,7 +11,8 @@ from roost.errors import Failure
 from roost.fleet.conversations.compacting import ASKED, MARK, CompactionSettings
 from roost.sim.claims.checkers import check
 from roost.sim.claims.shortening import CLAIMS
-from roost.sim.history import History, Shortened, Trace
+from roost.sim.history import History
+from roost.sim.request_facts import Shortened, Trace
 from tests.sim.test_checkers import history
 from tests.sim.test_talk_claims import turn
 

@@ -9,7 +9,8 @@ import pytest
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.sim.claims.checkers import check
 from roost.sim.claims.staying import CLAIMS
-from roost.sim.history import History, Ordered, Residence, Trouble, Weighing
+from roost.sim.history import History
+from roost.sim.node_facts import Ordered, Residence, Trouble, Weighing
 
 A, M = NodeId("a"), ModelId("m")
 

@@ -8,7 +8,9 @@ import pytest
 
 from roost.core.ids import ModelId, RequestId
 from roost.sim.claims.checkers import check
-from roost.sim.history import History, Opened, Rest, Run, Trace
+from roost.sim.history import History, Rest
+from roost.sim.node_facts import Run
+from roost.sim.request_facts import Opened, Trace
 from tests.sim.test_checkers import TALK_CLAIMS, A, history, opened
 
 Turns = tuple[Trace, Trace]

@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 from roost.core.ids import NodeId
 from roost.sim.gateway.front import Front
-from roost.sim.history import History, Trouble
+from roost.sim.history import History
 from roost.sim.network import Network
 from roost.sim.node.worker import Worker
+from roost.sim.node_facts import Trouble
 from roost.sim.scenario import Fault, FaultKind, Scenario
 from roost.sim.world import Action, World
 

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from roost.core.ids import SessionId
-from roost.sim.history import History, Move, Run, Trace
+from roost.sim.history import History
+from roost.sim.node_facts import Move, Run
+from roost.sim.request_facts import Trace
 
 
 def idle_slots_are_moved(history: History) -> Iterator[str]:

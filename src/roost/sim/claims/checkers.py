@@ -24,7 +24,8 @@ from roost.sim.claims import sharing as share_claims
 from roost.sim.claims import shortening as short_claims
 from roost.sim.claims import staying as stay_claims
 from roost.sim.claims import talks as talk_claims
-from roost.sim.history import History, Trace
+from roost.sim.history import History
+from roost.sim.request_facts import Trace
 
 STOP_WITHIN_S = 1.0
 LOSS_SEEN_S = 5.0

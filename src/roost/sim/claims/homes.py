@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from roost.core.ids import NodeId
-from roost.sim.history import History, Run, Trace
+from roost.sim.history import History
+from roost.sim.node_facts import Run
+from roost.sim.request_facts import Trace
 
 GATEWAY = NodeId("gateway")
 SEAM_TOKENS = 2

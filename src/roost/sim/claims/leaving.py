@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from roost.core.ids import NodeId
 from roost.sim.claims.talks import conversations
-from roost.sim.history import Drain, History
+from roost.sim.history import History
+from roost.sim.node_facts import Drain
 
 GATEWAY = NodeId("gateway")
 TOLD_WITHIN_S = 10.0

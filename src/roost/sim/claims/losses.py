@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from roost.core.ids import NodeId
-from roost.sim.history import History, Opened, Ownership, Trace
+from roost.sim.history import History
+from roost.sim.node_facts import Ownership
+from roost.sim.request_facts import Opened, Trace
 
 FENCED_WITHIN_S = 0.5
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from roost.sim.history import History, Residence
+from roost.sim.history import History
+from roost.sim.node_facts import Residence
 
 _GRAIN_S = 1e-3
 Claim: TypeAlias = tuple[str, str, Callable[[History], Iterator[str]]]

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from roost.core.ids import NodeId
-from roost.sim.history import History, Trace
+from roost.sim.history import History
+from roost.sim.request_facts import Trace
 
 GATEWAY = NodeId("gateway")
 TURNS_AHEAD = 3

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from roost.node.slots import common_tokens, pack
 from roost.sim.claims.aside import Claim, by_session
-from roost.sim.history import History, Kept, Run
+from roost.sim.history import History
 from roost.sim.node.aside import MOVE_WITHIN_S
+from roost.sim.node_facts import Kept, Run
 
 SEATED_WITHIN_S = 0.5
 """A slot that somebody leaves is free within this time."""

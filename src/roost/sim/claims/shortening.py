@@ -9,7 +9,8 @@ from itertools import pairwise
 from roost.fleet.conversations.compacting import ASKED, MARK
 from roost.sim.claims.homes import is_compacted
 from roost.sim.claims.talks import conversations
-from roost.sim.history import History, Shortened, Trace
+from roost.sim.history import History
+from roost.sim.request_facts import Shortened, Trace
 
 WORDS_BESIDE = 2
 """Roles that the simulated template puts around a turn's own words."""

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from roost.sim.history import History, Ordered, Weighing
+from roost.sim.history import History
+from roost.sim.node_facts import Ordered, Weighing
 
 _GRAIN_S = 1e-3
 LOAD_WITHIN_S, OTHERS_WITHIN_S = 45.0, 5.0

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from roost.sim.history import History, Trace
+from roost.sim.history import History
+from roost.sim.request_facts import Trace
 
 
 def conversations(history: History) -> list[list[Trace]]:

@@ -23,7 +23,7 @@ from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.gateway.ledger import Ledger
 from roost.sim.gateway.lines import Reader
 from roost.sim.gateway.shortening import Secretary
-from roost.sim.history import Trace
+from roost.sim.request_facts import Trace
 from roost.sim.world import Action, Process
 
 MakeHandover = Callable[

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 
 from roost.core.events import Delta, Finished, Started, StreamEvent
@@ -16,8 +14,11 @@ from roost.fleet.conversations.compaction_effects import Told
 from roost.fleet.effects import Dispatch, Report
 from roost.fleet.streams.relay_effects import Mark
 from roost.sim.compute import answer_of, prompt_tokens
-from roost.sim.history import Drain, Ending, History, Opened, Shortened, Trace, Wish
-from roost.sim.node.outlook import Outlook, evicts, has_space, outlook, with_work
+from roost.sim.gateway.sight import Sight
+from roost.sim.history import History
+from roost.sim.node.outlook import evicts
+from roost.sim.node_facts import Drain, Wish
+from roost.sim.request_facts import Ending, Opened, Shortened, Trace
 from roost.sim.world import World
 
 
@@ -27,50 +28,40 @@ class Ledger:
     def __init__(self, world: World, history: History) -> None:
         self.history = history
         self._world = world
-        self._reports: dict[NodeId, NodeStatus] = {}
-        self._heard_s: dict[NodeId, float] = {}
-        self._out: dict[tuple[RequestId, int], tuple[NodeId, ModelId]] = {}
-        self._places: Counter[tuple[NodeId, ModelId]] = Counter()
-        self._refused_s: dict[NodeId, float] = {}
-        self._broken: set[NodeId] = set()
+        self._sight = Sight(world, history)
         self._bereaved: dict[tuple[RequestId, int], NodeId] = {}
-        self._parked: set[NodeId] = set()
         # A dictionary, because it is walked through: the order of a set differs between runs.
         self._fresh: dict[RequestId, None] = {}
-        self._asked: dict[tuple[NodeId, ModelId], float] = {}
         self._last: dict[bytes, RequestId] = {}
         self._drains: dict[NodeId, Drain] = {}
 
     @property
     def out(self) -> int:
         """Attempts opened on a linked node and not released."""
-        return len(self._out)
+        return len(self._sight.out)
 
     # Nodes.
 
     def heard(self, node: NodeId) -> None:
         """A message of this node was handed to the gateway."""
-        self._heard_s[node] = self._world.now
+        self._sight.heard(node)
 
     def joined(self, node: NodeId) -> None:
         """A node has a new link; whatever was out on the old one is void."""
         self.gone(node)
-        self._broken.discard(node)
-        self._asked = {key: until for key, until in self._asked.items() if key[0] != node}
-        self.heard(node)
+        self._sight.joined(node)
 
     def reported(self, node: NodeId, status: NodeStatus) -> None:
         """A node reported."""
-        self._reports[node] = status
+        self._sight.reports[node] = status
 
     def park(self, node: NodeId, *, parked: bool) -> None:
         """An operator has spoken."""
+        self._sight.park(node, parked=parked)
         if parked:
-            self._parked.add(node)
             self._drains[node] = Drain(node, self._world.now)
             self.history.drains.append(self._drains[node])
         else:
-            self._parked.discard(node)
             self._drains.pop(node, None)
 
     def cancelled(self, request: RequestId) -> None:
@@ -81,17 +72,17 @@ class Ledger:
 
     def gone(self, node: NodeId) -> None:
         """A node's link is over."""
-        self._reports.pop(node, None)
-        for key in [key for key, (on, _) in self._out.items() if on == node]:
+        self._sight.reports.pop(node, None)
+        for key in [key for key, (on, _) in self._sight.out.items() if on == node]:
             self.over(*key)
             self._give_back(key)
 
     def gateway_gone(self) -> None:
         """The gateway is dead: it owes nobody anything, and has forgotten what it was told."""
-        for node in list(self._reports):
+        for node in list(self._sight.reports):
             self.gone(node)
-        for memory in (self._fresh, self._parked, self._broken, self._asked, self._heard_s):
-            memory.clear()
+        self._fresh.clear()
+        self._sight.forget()
 
     def completed(self, request: RequestId) -> bool:
         """Whether a request ended well."""
@@ -125,10 +116,10 @@ class Ledger:
     def note(self, report: Report) -> None:
         """An operator would have been told this."""
         if report.reason == "breaker_open" and report.node is not None:
-            self._broken.add(report.node)
+            self._sight.breaks(report.node, opened=True)
             self.history.openings.append((report.node, self._world.now))
         if report.reason == "breaker_closed" and report.node is not None:
-            self._broken.discard(report.node)
+            self._sight.breaks(report.node, opened=False)
         if report.event == "node_left" and report.node is not None:
             self.gone(report.node)
         again = report.event in {"request_retried", "request_cut"}
@@ -212,7 +203,7 @@ class Ledger:
         opened = self.history.traces[request].opened[-1]
         self.over(request, opened.attempt)
         if opened.lost_after_s is None:
-            opened.lost_after_s = self._world.now - self._heard_s[opened.node]
+            opened.lost_after_s = self._sight.silent_s(opened.node)
 
     def over(self, request: RequestId, attempt: int) -> None:
         """An attempt has ended: withdrawn, refused, failed, finished, or gone with its node."""
@@ -222,116 +213,61 @@ class Ledger:
 
     def refused(self, node: NodeId) -> None:
         """A node had no room: it is left alone for a while, on purpose."""
-        self._refused_s[node] = self._world.now
+        self._sight.refused(node)
 
     def look(self) -> None:
         """The gateway has done what it wants to do for now: nobody may wait beside a free place."""
-        now = self._world.now
         idle: dict[ModelId, NodeId | None] = {}
         for request in self._fresh:
             trace = self.history.traces[request]
             if trace.model not in idle:
-                idle[trace.model] = self._idle(trace.model, now)
+                idle[trace.model] = self._sight.idle(trace.model)
             if trace.overlooked is None:
                 trace.overlooked = idle[trace.model]
 
-    def _idle(self, model: ModelId, now: float) -> NodeId | None:
-        """A node where somebody who waits for this model could be."""
-        open_to = with_work(self._outlooks(model, now), self.history.replicas)
-        rooms = (node for node in sorted(open_to) if self._has_room(node, model, now))
-        return next(rooms, None)
-
     def wanted(self, node: NodeId, model: ModelId) -> None:
         """A node was asked to load a model."""
-        now = self._world.now
-        outlooks = self._outlooks(model, now)
+        sight = self._sight
+        outlooks = sight.outlooks(model)
         waiting = sum(t.model == model and _waits(t) for t in self.history.traces.values())
         under_way = sum(one == "coming" for one in outlooks.values())
         ready = [one for one, how in outlooks.items() if how == "ready"]
-        places = sum(self._has_room(one, model, now) for one in ready)
-        loads = self._reports[node].loads or ()
-        roomy = bool(ready) and all(load.model != model for load in loads)
-        self.history.wishes.append(Wish(now, node, model, waiting, under_way, places, roomy))
-        self._asked[node, model] = now + self.history.want_s
-
-    def _outlooks(self, model: ModelId, now: float) -> dict[NodeId, Outlook]:
-        """How far each node that takes work is with this model."""
-        well = [node for node in self._reports if self._is_well(node, model, now)]
-        return {
-            node: outlook(self._reports[node], model, sent=self._is_sent(node, model, now))
-            for node in well
-        }
-
-    def _is_sent(self, node: NodeId, model: ModelId, now: float) -> bool:
-        return self._places[node, model] > 0 or self._asked.get((node, model), 0.0) > now
-
-    def _is_well(self, node: NodeId, model: ModelId, now: float) -> bool:
-        report = self._reports[node]
-        if node in self._broken or node in self._parked:
-            return False
-        if report.draining or now >= self._heard_s[node] + 2.0:
-            return False
-        return any(one.model == model and one.usable for one in report.models)
-
-    def _has_room(self, node: NodeId, model: ModelId, now: float) -> bool:
-        report = self._reports[node]
-        # A node that refused is backed off for up to 8 s.
-        if self._capped(node) or now < self._refused_s.get(node, -math.inf) + 8.5:
-            return False
-        offer = next(one for one in report.models if one.model == model)
-        limit = min(offer.slots, report.max_in_flight)
-        return self._places[node, model] < limit and has_space(report, model)
-
-    def _digest(self, node: NodeId, model: ModelId) -> str:
-        report = self._reports.get(node)
-        offers = () if report is None else report.models
-        return next((offer.digest for offer in offers if offer.model == model), "")
-
-    def _capped(self, node: NodeId) -> bool:
-        """Whether a cap of the settings forbids more, here or everywhere."""
-        history = self.history
-        if 0 < history.max_decodes <= len(self._out):
-            return True
-        if not history.max_decodes_per_node:
-            return False
-        return history.max_decodes_per_node <= self._decodes(node)
+        places = sum(sight.has_room(one, model) for one in ready)
+        roomy = bool(ready) and sight.costs_nobody(node, model)
+        wish = Wish(self._world.now, node, model, waiting, under_way, places, roomy)
+        self.history.wishes.append(wish)
+        sight.asked(node, model)
 
     def dispatched(self, effect: Dispatch, model: ModelId, life: int) -> None:
         """A request was given to a node: note how that node looked from outside."""
-        now = self._world.now
-        report = self._reports.get(effect.node)
-        limit = 0
-        if report is not None:
-            slots = [offer.slots for offer in report.models if offer.model == model]
-            limit = min(report.max_in_flight, *slots) if slots else 0
-        tie = self._tie(effect, model)
-        outlooks = self._outlooks(model, now)
-        mine = outlooks.pop(effect.node, None)
-        rivals = [node for node, one in outlooks.items() if one == "cold"]
+        sight, node = self._sight, effect.node
+        tie = sight.tie(effect, model)
+        outlooks = sight.outlooks(model)
+        loads = outlooks.pop(node, None) == "cold"
+        rivals = [other for other, one in outlooks.items() if one == "cold"]
         self._fresh.pop(effect.request, None)
-        self._out[effect.request, effect.attempt] = (effect.node, model)
-        self._places[effect.node, model] += 1
+        sight.take(effect, model)
         opened = Opened(
-            at_s=now,
+            at_s=self._world.now,
             attempt=effect.attempt,
-            node=effect.node,
+            node=node,
             placement=effect.placement,
             why=effect.why,
-            silent_s=now - self._heard_s.get(effect.node, 0.0),
-            draining=effect.node in self._parked or (report is not None and report.draining),
-            held=self._places[effect.node, model],
-            limit=limit,
+            silent_s=sight.silent_s(node),
+            draining=sight.drains(node),
+            held=sight.held(node, model),
+            limit=sight.limit(node, model),
             idle_rivals=tie,
-            fleet_held=len(self._out),
-            node_held=self._decodes(effect.node),
-            loads=mine == "cold",
+            fleet_held=len(sight.out),
+            node_held=sight.decodes(node),
+            loads=loads,
             runtimes=sum(one in ("ready", "coming") for one in outlooks.values()),
-            evicts=evicts(report, model) if report is not None and mine == "cold" else (),
-            roomy=tuple(n for n in rivals if self._is_roomy(n, model, now)),
+            evicts=evicts(sight.reports[node], model) if loads else (),
+            roomy=tuple(other for other in rivals if sight.is_roomy(other, model)),
             epoch=effect.epoch,
             life=life,
             resumes_at=effect.resumes_at,
-            digest=self._digest(effect.node, model),
+            digest=sight.digest(node, model),
             home_tokens=effect.home_tokens,
         )
         trace = self.history.traces[effect.request]
@@ -340,32 +276,6 @@ class Ledger:
             self._bereaved[effect.request, effect.attempt] = effect.node
             opened.bereaved = sum(on == effect.node for on in self._bereaved.values())
         trace.opened.append(opened)
-
-    def _decodes(self, node: NodeId) -> int:
-        """Count a node's places, but for those of whom it has said that they wait for a load."""
-        report, mine = self._reports.get(node), sum(on == node for on, _ in self._out.values())
-        views = report.runtimes if report is not None else ()
-        return mine - sum(min(self._places[node, view.model], view.waiting) for view in views)
-
-    def _is_roomy(self, node: NodeId, model: ModelId, now: float) -> bool:
-        """Whether a load there would cost no other model its runtime, nor any wait."""
-        free = all(load.model != model for load in self._reports[node].loads or ())
-        return free and self._has_room(node, model, now)
-
-    def _tie(self, effect: Dispatch, model: ModelId) -> int:
-        """How many nodes were equally idle; 0 where something else than chance decided."""
-        if effect.placement != "cold" or self._out:
-            return 0
-        fresh = [node for node, seen in self._heard_s.items() if self._world.now < seen + 2.0]
-        offers = [
-            node
-            for node in fresh
-            if (report := self._reports.get(node)) is not None
-            and not report.draining
-            and node not in self._parked
-            and any(offer.model == model and offer.usable for offer in report.models)
-        ]
-        return len(offers)
 
     def released(self, request: RequestId, attempt: int) -> None:
         """A node has given back everything of this attempt."""
@@ -420,10 +330,8 @@ class Ledger:
 
     def _give_back(self, key: tuple[RequestId, int]) -> None:
         self._bereaved.pop(key, None)
-        place = self._out.pop(key, None)
-        if place is None:
+        if not self._sight.give_back(key):
             return
-        self._places[place] -= 1
         trace = self.history.traces[key[0]]
         for opened in trace.opened:
             if opened.attempt == key[1]:

@@ -8,7 +8,8 @@ import msgspec
 
 from roost.core.ids import RequestId, TenantId
 from roost.fleet.streams.idempotency import Claim, Fresh, Idempotency, Running, Told
-from roost.sim.history import History, Repeat, Trace
+from roost.sim.history import History
+from roost.sim.request_facts import Repeat, Trace
 from roost.sim.scenario import Traffic
 from roost.sim.world import World
 

@@ -31,7 +31,7 @@ from roost.fleet.streams.relay_effects import Mark
 from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.gateway.ledger import Ledger
 from roost.sim.gateway.lines import Reader
-from roost.sim.history import Shortened, Trace
+from roost.sim.request_facts import Shortened, Trace
 from roost.sim.world import Alarm, Process
 
 KEPT_S = (0.0, 0.0)

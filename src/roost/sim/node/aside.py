@@ -16,7 +16,8 @@ from roost.node.agent import Agent
 from roost.node.effects import Demote, Effect, Forget, Mark, Park, Promote, Restore
 from roost.node.states.session_settings import SessionSettings
 from roost.sim.compute import Engine
-from roost.sim.history import History, Kept, Move
+from roost.sim.history import History
+from roost.sim.node_facts import Kept, Move
 from roost.sim.world import Action, Process, World
 
 if TYPE_CHECKING:

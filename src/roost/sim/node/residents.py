@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.node.models.ledger import RoomSettings
-from roost.sim.history import Residence
+from roost.sim.node_facts import Residence
 
 
 class Residents:

@@ -6,7 +6,7 @@ from roost.core.events import PrefillProgress, Started, StreamEvent
 from roost.core.fence import Fence
 from roost.core.ids import NodeId
 from roost.node.effects import Run, StreamKey
-from roost.sim import history as facts
+from roost.sim import node_facts as facts
 from roost.sim.history import History
 from roost.sim.node.strangers import STRANGER
 from roost.sim.world import Process

@@ -14,8 +14,9 @@ from roost.node.agent import Agent
 from roost.node.effects import Effect
 from roost.node.models.pressure import Reading
 from roost.node.relief import Weights
-from roost.sim.history import History, Ordered, Weighing
+from roost.sim.history import History
 from roost.sim.node.residents import Residents
+from roost.sim.node_facts import Ordered, Weighing
 from roost.sim.scenario import MemorySpec
 from roost.sim.world import Process
 from roost.wire.messages import Order

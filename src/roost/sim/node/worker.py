@@ -40,7 +40,7 @@ from roost.node.settings import AgentSettings
 from roost.node.states.session_settings import SessionSettings
 from roost.sim.compute import DIED, Engine, prompt_tokens
 from roost.sim.costs import Costs
-from roost.sim.history import Cells, History, Ordered
+from roost.sim.history import History
 from roost.sim.network import Network
 from roost.sim.node.aside import Files
 from roost.sim.node.residents import Residents
@@ -48,6 +48,7 @@ from roost.sim.node.runs import Runs
 from roost.sim.node.steward import Place, Steward
 from roost.sim.node.strangers import STRANGER, Strangers
 from roost.sim.node.uplink import Answerer, Uplink
+from roost.sim.node_facts import Cells, Ordered
 from roost.sim.scenario import MemorySpec
 from roost.sim.world import Action, Alarm, Process, World
 from roost.wire.messages import (

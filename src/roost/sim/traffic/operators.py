@@ -6,8 +6,9 @@ from functools import partial
 
 from roost.core.ids import NodeId
 from roost.core.snapshots import OrderKind
-from roost.sim.history import History, Ordered, Trouble
+from roost.sim.history import History
 from roost.sim.node.worker import Worker
+from roost.sim.node_facts import Ordered, Trouble
 from roost.sim.scenario import Scenario
 from roost.sim.world import World
 from roost.wire.messages import Order

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from roost.core.ids import ConversationKey, RequestId, TenantId
 from roost.core.request import Message, ServiceClass
-from roost.sim.history import Trace
+from roost.sim.request_facts import Trace
 from roost.sim.tape import Talk, Tape, talks
 from roost.sim.traffic.clients import Manners
 from roost.sim.world import World

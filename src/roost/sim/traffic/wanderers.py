@@ -12,7 +12,7 @@ from roost.core.ids import RequestId
 from roost.fleet.streams.relay_effects import Mark
 from roost.fleet.streams.stream_log import StreamLog
 from roost.sim.gateway.front import Front
-from roost.sim.history import Trace
+from roost.sim.request_facts import Trace
 from roost.sim.scenario import Traffic
 from roost.sim.world import Action, Alarm, World
 

@@ -20,7 +20,7 @@ from roost.sim.gateway import repeats
 from roost.sim.gateway.front import Front
 from roost.sim.gateway.ledger import Ledger
 from roost.sim.gateway.lines import Reader
-from roost.sim.history import Trace
+from roost.sim.request_facts import Trace
 from roost.sim.scenario import Scenario
 from roost.sim.traffic import wanderers
 from roost.sim.traffic.clients import Client, Manners
