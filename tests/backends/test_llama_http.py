@@ -131,3 +131,87 @@ async def test_close_of_what_never_was(tmp_path: Path) -> None:
         await exchange.send("GET", "/x")
         await exchange.close()
         await exchange.close()
+
+
+async def test_a_tap_hears_each_piece_as_it_comes(tmp_path: Path) -> None:
+    """Until it says no: that piece and those after it are given to whoever reads, in order."""
+    seen: list[bytes] = []
+    parts = [b"1\r\na\r\n", b"1\r\nb\r\n1\r\nc\r\n", b"1\r\nd", b"\r\n0\r\n\r\n"]
+    steps: list[asyncio.Event] = [asyncio.Event() for _ in parts]
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(CHUNKED)
+        for step, part in zip(steps, parts, strict=True):
+            await step.wait()
+            writer.write(part)
+            await writer.drain()
+        writer.close()
+        gone.set()
+
+    def tap(piece: bytes) -> bool:
+        seen.append(piece)
+        if len(seen) < len(parts):
+            steps[len(seen)].set()
+        return piece != b"bc"
+
+    async with await asyncio.start_unix_server(serve, str(tmp_path / "s.sock")):
+        exchange = Exchange(Place(str(tmp_path / "s.sock"), 0, ""))
+        await exchange.send("GET", "/x")
+        assert await exchange.status() == 200
+        steps[0].set()
+        given: list[bytes] = []
+        async for piece in exchange.pieces(tap):
+            given.append(piece)
+            steps[3].set()
+        exchange.drop()
+        await gone.wait()
+    assert seen == [b"a", b"bc", b"d"]
+    assert given == [b""], "what a tap has refused it has taken"
+
+
+async def test_what_a_tap_raises_is_the_readers(tmp_path: Path) -> None:
+    """A defect of whoever listens does not end in the event loop."""
+
+    def tap(_piece: bytes) -> bool:
+        raise LookupError("a defect")
+
+    steps, gone = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(CHUNKED)
+        await steps.wait()
+        writer.write(b"1\r\na\r\n")
+        await reader.read()
+        writer.close()
+        gone.set()
+
+    async with await asyncio.start_unix_server(serve, str(tmp_path / "s.sock")):
+        exchange = Exchange(Place(str(tmp_path / "s.sock"), 0, ""))
+        await exchange.send("GET", "/x")
+        await exchange.status()
+        pieces = exchange.pieces(tap)
+        asyncio.get_running_loop().call_soon(steps.set)
+        with pytest.raises(LookupError):
+            await anext(pieces)
+        exchange.drop()
+        await gone.wait()
+
+
+async def test_a_server_waits_for_a_reader_that_does_not(tmp_path: Path) -> None:
+    """What is kept for it is bounded, and all of it is there when it reads on."""
+    body = bytes(range(256)) * 16 * 1024
+    async with serving(Raw(OK + b"\r\n" + body), tmp_path) as place:
+        exchange = Exchange(place)
+        await exchange.send("GET", "/x")
+        await exchange.status()
+        pieces = exchange.pieces()
+        first = await anext(pieces)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        rest = [piece async for piece in pieces]
+        assert max(map(len, [first, *rest])) < len(body) / 2
+        assert first + b"".join(rest) == body
+        exchange.drop()

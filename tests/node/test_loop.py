@@ -68,11 +68,16 @@ class Rig:
         return statistics.live == statistics.in_flight == self.launch.busy == 0
 
 
+BOTH_WAYS = pytest.mark.parametrize("poured", [False, True])
+"""Streams that are iterated, and streams that are poured: what comes of them is the same."""
+
+
 @asynccontextmanager
-async def _rig(settings: AgentSettings = SETTINGS) -> AsyncIterator[Rig]:
+async def _rig(settings: AgentSettings = SETTINGS, *, poured: bool = False) -> AsyncIterator[Rig]:
     """Run a node; afterwards it stops, and nothing that it started is left."""
     async with asyncio.TaskGroup() as group:
         rig = Rig(group, settings)
+        rig.launch.is_poured = poured
         await rig.start()
         yield rig
         await rig.node.stop(0.0)
@@ -81,9 +86,10 @@ async def _rig(settings: AgentSettings = SETTINGS) -> AsyncIterator[Rig]:
     assert rig.gateway.closed is not None
 
 
-async def test_a_request_is_answered(eventually: Eventually) -> None:
+@BOTH_WAYS
+async def test_a_request_is_answered(eventually: Eventually, poured: bool) -> None:
     """From an absent model to the last event and a free slot, over the link."""
-    async with _rig() as rig:
+    async with _rig(poured=poured) as rig:
         one = rig.gateway.ask("hello world")
         await eventually(lambda: rig.gateway.all_released(one))
         assert rig.gateway.hello == HELLO
@@ -197,9 +203,12 @@ async def test_a_load_that_fails_is_reported_and_retried(eventually: Eventually)
         assert rig.gateway.text(two) == "hello"
 
 
-async def test_death_ends_streams_and_the_next_request_starts_anew(eventually: Eventually) -> None:
+@BOTH_WAYS
+async def test_death_ends_streams_and_the_next_request_starts_anew(
+    eventually: Eventually, poured: bool
+) -> None:
     """Both streams get one terminal event; the runtime is loaded again when it is asked for."""
-    async with _rig() as rig:
+    async with _rig(poured=poured) as rig:
         one = rig.gateway.ask("forever")
         await eventually(lambda: len(rig.gateway.events[one]) > 2)
         two = rig.gateway.ask("well die")
@@ -214,9 +223,10 @@ async def test_death_ends_streams_and_the_next_request_starts_anew(eventually: E
         assert len(rig.launch.runtimes) == 2
 
 
-async def test_a_defect_in_a_backend_costs_one_stream(eventually: Eventually) -> None:
+@BOTH_WAYS
+async def test_a_defect_in_a_backend_costs_one_stream(eventually: Eventually, poured: bool) -> None:
     """An exception that no contract knows of ends its stream as internal; a neighbour goes on."""
-    async with _rig() as rig:
+    async with _rig(poured=poured) as rig:
         neighbour = rig.gateway.ask("forever")
         await eventually(lambda: len(rig.gateway.events[neighbour]) > 2)
         one = rig.gateway.ask("hello crash")
@@ -228,9 +238,12 @@ async def test_a_defect_in_a_backend_costs_one_stream(eventually: Eventually) ->
         await eventually(lambda: len(rig.gateway.events[neighbour]) > seen)
 
 
-async def test_words_that_no_link_can_carry_cost_one_stream(eventually: Eventually) -> None:
+@BOTH_WAYS
+async def test_words_that_no_link_can_carry_cost_one_stream(
+    eventually: Eventually, poured: bool
+) -> None:
     """The stream fails where the words would have been; link, neighbour and slot are fine."""
-    async with _rig() as rig:
+    async with _rig(poured=poured) as rig:
         neighbour = rig.gateway.ask("forever")
         await eventually(lambda: len(rig.gateway.events[neighbour]) > 2)
         one = rig.gateway.ask("hello garble world")
@@ -246,9 +259,12 @@ async def test_words_that_no_link_can_carry_cost_one_stream(eventually: Eventual
         assert rig.gateway.text(two) == "hello"
 
 
-async def test_a_slot_that_is_not_given_back_costs_the_runtime(eventually: Eventually) -> None:
+@BOTH_WAYS
+async def test_a_slot_that_is_not_given_back_costs_the_runtime(
+    eventually: Eventually, poured: bool
+) -> None:
     """The runtime is stopped and the next request gets another."""
-    async with _rig() as rig:
+    async with _rig(poured=poured) as rig:
         one = rig.gateway.ask("stuck")
         await eventually(lambda: len(rig.gateway.events[one]) > 2)
         rig.gateway.cancel(one)
@@ -259,10 +275,13 @@ async def test_a_slot_that_is_not_given_back_costs_the_runtime(eventually: Event
         assert len(rig.launch.runtimes) == 2
 
 
-async def test_a_slow_reader_pauses_its_own_stream_only(eventually: Eventually) -> None:
+@BOTH_WAYS
+async def test_a_slow_reader_pauses_its_own_stream_only(
+    eventually: Eventually, poured: bool
+) -> None:
     """Without credit a stream stops producing; its neighbour is answered; credit resumes it."""
     settings = msgspec.structs.replace(SETTINGS, outbox_events_max=4)
-    async with _rig(settings) as rig:
+    async with _rig(settings, poured=poured) as rig:
         slow = rig.gateway.ask("a b c d e f g h i j k l m n o p", credit=1)
         two = rig.gateway.ask("hello world")
         await eventually(lambda: rig.gateway.all_released(two))

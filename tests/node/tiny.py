@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from roost.backends.base import Prepared, SlotUse, Telemetry
+from roost.backends.base import Hold, Prepared, SlotUse, Take, Telemetry
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.model import RuntimeKey, RuntimeOptions
@@ -14,6 +14,36 @@ from roost.core.request import GenerateRequest, TextPrompt
 from roost.errors import Failure, RoostError, fail
 
 DIED = Failure("runtime_died", "it died")
+
+
+class Poured:
+    """A stream that is told to whoever takes it by the event loop, outside of every task."""
+
+    def __init__(self, events: AsyncIterator[StreamEvent]) -> None:
+        self._events = events
+
+    def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        """It may be iterated as well."""
+        return self._events
+
+    async def __anext__(self) -> StreamEvent:
+        """The next one."""
+        return await anext(self._events)
+
+    async def pour(self, take: Take) -> None:
+        """Tell all of them."""
+        loop = asyncio.get_running_loop()
+        async for event in self._events:
+            told: asyncio.Future[Hold | None] = loop.create_future()
+            loop.call_soon(_tell, take, event, told)
+            hold = await told
+            if hold is not None:
+                await hold()
+
+
+def _tell(take: Take, event: StreamEvent, told: asyncio.Future[Hold | None]) -> None:
+    if not told.done():
+        told.set_result(take(event))
 
 
 class TinyRuntime:
@@ -27,6 +57,7 @@ class TinyRuntime:
         self.entering = asyncio.Event()
         self.states = None
         self.told: Telemetry | None = None
+        self.is_poured = False
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """One token per word; `toolong` does not fit, `ponder` takes for ever."""
@@ -55,7 +86,8 @@ class TinyRuntime:
             if words[0] == "slow":
                 self.entering.set()
                 await asyncio.Event().wait()
-            yield self._events(words, use)
+            events = self._events(words, use)
+            yield Poured(events) if self.is_poured else events
         finally:
             # Leaving takes a moment, as it does where another process has to say that it is done.
             await asyncio.sleep(0)
@@ -100,6 +132,7 @@ class TinyLaunch:
         self.loading = asyncio.Event()
         self.failure: Failure | None = None
         self.called_off = 0
+        self.is_poured = False
 
     async def __call__(
         self, model: ModelId, runtime: RuntimeId, on_progress: Callable[[float], None]
@@ -115,6 +148,7 @@ class TinyLaunch:
         if self.failure is not None:
             raise RoostError(self.failure)
         started = self.runtimes[runtime] = TinyRuntime(model)
+        started.is_poured = self.is_poured
         return started
 
     @property

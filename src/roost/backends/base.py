@@ -54,9 +54,9 @@ Foreign exceptions are translated into `RoostError` inside the backend and nowhe
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -164,6 +164,27 @@ class States(Protocol):
 
     async def erase(self, slot: int) -> None:
         """Let the slot hold nothing."""
+        ...
+
+
+Hold: TypeAlias = Callable[[], Awaitable[object]]
+Take: TypeAlias = Callable[[StreamEvent], Hold | None]
+"""Takes an event; gives back what has to be awaited before the next one, if anything."""
+
+
+@runtime_checkable
+class Poured(Protocol):
+    """A stream that tells its events in the moment it knows them, to whoever does not iterate it.
+
+    A stream is iterated or poured, never both, and says the same either way.
+    """
+
+    async def pour(self, take: Take) -> None:
+        """Give `take` every event, in order, up to the last; a cancel is leaving off.
+
+        `take` may be called outside of this task, never after it has ended, and never while what it
+        gave back is awaited.
+        """
         ...
 
 

@@ -60,6 +60,7 @@ class Hands:
         self.keeper = Keeper(KeepSettings())
         self._inbox = inbox
         self.group: asyncio.TaskGroup | None = None
+        self.step: Callable[[Report], bool] | None = None
         self.asides: deque[Report] = deque()
         self.runtimes: dict[RuntimeId, Runtime] = {}
         self.ending: set[RuntimeId] = set()
@@ -74,6 +75,13 @@ class Hands:
     def offer(self, report: Report) -> Awaitable[None] | None:
         """Give the agent a report; without room in the inbox, give back what waits for some."""
         return None if self._inbox.put_now(report) else self._inbox.put(report)
+
+    def at_once(self, report: Report) -> bool:
+        """Have the agent hear a report before this returns; False where others come first.
+
+        It is the loop's own step, done here: nothing else of the agent's is under way.
+        """
+        return self.step is not None and self.step(report)
 
     def hint(self, report: Report) -> None:
         """Give the agent a report that the next one of its kind replaces; lost when it is busy."""

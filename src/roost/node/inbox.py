@@ -83,6 +83,14 @@ class Inbox(Generic[_Item]):
         finally:
             self._reader = None
 
+    def ring_in(self, wait_s: float) -> None:
+        """Have whoever waits go on after this time, if that is earlier than it was going to."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + wait_s
+        if self._reader is not None and (self._timer is None or at < self._timer_at):
+            self._cancel_timer()
+            self._timer, self._timer_at = loop.call_at(at, self._ring), at
+
     def close(self) -> None:
         """Leave no timer behind."""
         self._cancel_timer()

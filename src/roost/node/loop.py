@@ -109,6 +109,9 @@ class NodeLoop:
         self._kept: tuple[Kept, ...] = ()
         self._last_link = 0
         self._is_draining = self._is_ending = self._is_leaving = False
+        self._is_acting = False
+        self._tick_at = 0.0
+        self._defect: Exception | None = None
         self._idle = asyncio.Event()
         self._over = asyncio.Event()
 
@@ -256,20 +259,46 @@ class NodeLoop:
         await self._hands.tell(partial(self._agent.on_pulls, views))
 
     async def _write(self) -> None:
-        tick_at = self._clock()
+        self._tick_at = self._clock()
+        self._hands.step = self._step
         while not self._is_done():
             if not self._inbox:
-                await self._inbox.wait(max(0.0, tick_at - self._clock()))
+                await self._inbox.wait(max(0.0, self._tick_at - self._clock()))
+            if self._defect is not None:
+                raise self._defect
             report, now = self._inbox.take(), self._clock()
             if report is not None:
-                self._perform(report(now))
-                # Whatever it changed is looked at within `tick_s`. Asking the agent for its next
-                # tick after every event would mean going through all streams for each of them.
-                tick_at = min(tick_at, now + self._settings.tick_s)
-            if now >= tick_at:
-                self._perform(self._agent.on_tick(now))
+                self._act(report, now)
+            if now >= self._tick_at:
+                self._act(self._agent.on_tick, now)
                 due = self._agent.next_tick()
-                tick_at = now + IDLE_TICK_S if due is None else due
+                self._tick_at = now + IDLE_TICK_S if due is None else due
+
+    def _act(self, report: Report, now: float) -> None:
+        """Have the agent hear something, and do what it asks for."""
+        self._is_acting = True
+        self._perform(report(now))
+        self._is_acting = False
+        # Whatever it changed is looked at within `tick_s`. Asking the agent for its next tick after
+        # every event would mean going through all streams for each of them.
+        self._tick_at = min(self._tick_at, now + self._settings.tick_s)
+
+    def _step(self, report: Report) -> bool:
+        """Do a step of `_write` in the call of whoever reports, if that is what it would do next.
+
+        So there is still one writer: either waits, with nothing before it, while the other acts. On
+        the way to the end it alone does, since each of its steps may be the last.
+        """
+        if self._is_acting or self._inbox or self._is_draining or self._defect is not None:
+            return False
+        tick_at = self._tick_at
+        try:
+            self._act(report, self._clock())
+        except Exception as error:  # noqa: BLE001 - raised again where the loop is run
+            self._defect = error
+        if self._tick_at < tick_at or self._defect is not None:
+            self._inbox.ring_in(self._settings.tick_s)
+        return True
 
     def _perform(self, effects: list[Effect]) -> None:
         """Carry out effects, and those of what performing them brings up."""

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TypeAlias
 
-from roost.backends.base import Prepared, Runtime, SavedState
+from roost.backends.base import Hold, Poured, Prepared, Runtime, SavedState
 from roost.core.events import Failed, StreamEvent
 from roost.core.ids import RuntimeId
 from roost.errors import Failure, RoostError
@@ -34,10 +34,11 @@ from roost.node.effects import (
     Run,
     Send,
     Stop,
+    StreamKey,
     Unload,
     Weigh,
 )
-from roost.node.hands import Hands
+from roost.node.hands import Hands, Report
 from roost.node.jobs import Job
 from roost.node.prompts import vectors
 from roost.wire.messages import Cancel, Events, FromGateway, FromNode, Refused
@@ -296,7 +297,11 @@ async def _stream(hands: Hands, effect: Run, job: Job) -> None:
             entered.append(await stack.enter_async_context(block))
 
         async def read() -> None:
-            async for event in entered[0]:
+            events = entered[0]
+            if isinstance(events, Poured):
+                await events.pour(partial(_take, hands, effect.key, job))
+                return
+            async for event in events:
                 await hands.tell(partial(hands.agent.on_event, effect.key, event))
                 # The agent looks before the next event is read. A backend that has a burst at hand
                 # would fill the inbox otherwise, ahead of everybody and of its own pause.
@@ -306,6 +311,23 @@ async def _stream(hands: Hands, effect: Run, job: Job) -> None:
 
         await job.stoppable(enter)
         await job.stoppable(read)
+
+
+def _take(hands: Hands, key: StreamKey, job: Job, event: StreamEvent) -> Hold | None:
+    """Have the agent hear an event now, where nothing else is before it, and otherwise in its turn.
+
+    Either way it has heard this one before the next one is read, as when a stream is iterated.
+    """
+    report = partial(hands.agent.on_event, key, event)
+    if not hands.at_once(report):
+        return partial(_told, hands, job, report)
+    return None if job.go.is_set() and not job.stopped else job.go.wait
+
+
+async def _told(hands: Hands, job: Job, report: Report) -> None:
+    await hands.tell(report)
+    await asyncio.sleep(0)
+    await job.go.wait()
 
 
 async def _park(hands: Hands, effect: Park) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import msgspec
 
-from roost.backends.base import SlotUse
-from roost.core.events import TERMINAL
+from roost.backends.base import Hold, Poured, SlotUse
+from roost.core.events import TERMINAL, StreamEvent
 from roost.core.request import Sampling, TokensPrompt
-from roost.testing.stand import Broken, NotApplicable, Stand, require
+from roost.testing.stand import Broken, NotApplicable, Record, Stand, require
 
 EMOJI = "😀漢😀漢😀漢" * 2
 
@@ -41,7 +42,7 @@ async def tokens_are_completed(stand: Stand) -> None:
 
 
 async def end_is_the_end(stand: Stand) -> None:
-    """After the terminal event the stream is over, however often it is asked."""
+    """After the terminal event the stream is over, however often it is asked, or when poured."""
     prepared = await stand.runtime.prepare(stand.request("one two ", 4))
     async with stand.runtime.open(prepared, SlotUse(0, reuse=False)) as events:
         seen = [event async for event in events]
@@ -49,6 +50,30 @@ async def end_is_the_end(stand: Stand) -> None:
             raise Broken(f"after the end came {await anext(events)}")
     terminals = sum(isinstance(event, TERMINAL) for event in seen)
     require(terminals == 1, f"{terminals} terminal events")
+    async with stand.runtime.open(prepared, SlotUse(0, reuse=False)) as events:
+        if isinstance(events, Poured):
+            poured = await _poured(events)
+            require(poured.events == seen, f"iterated {seen}, poured {poured.events}")
+
+
+async def _poured(stream: Poured) -> Record:
+    """Pour a stream, holding it after every third event; nothing may come before that is over."""
+    record, is_held = Record(), False
+
+    async def hold() -> None:
+        nonlocal is_held
+        await asyncio.sleep(0)
+        is_held = False
+
+    def take(event: StreamEvent) -> Hold | None:
+        nonlocal is_held
+        require(not is_held, f"{type(event).__name__} came while the stream was held")
+        record.add(event)
+        is_held = len(record.events) % 3 == 0
+        return hold if is_held else None
+
+    await stream.pour(take)
+    return record
 
 
 async def answers_come_in_pieces(stand: Stand) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from roost.backends.base import Backend, Prepared, Runtime, SlotUse, StartSettings
+from roost.backends.base import Backend, Poured, Prepared, Runtime, SlotUse, StartSettings
 from roost.core.events import (
     TERMINAL,
     Delta,
@@ -207,12 +207,15 @@ class Stand:
     async def run(
         self, request: GenerateRequest | Prepared, slot: int = 0, *, reuse: bool = False
     ) -> Record:
-        """Run a request to its good end and check its sums."""
+        """Run a request to its good end, poured where that can be, and check its sums."""
         prepared = request if isinstance(request, Prepared) else await self.runtime.prepare(request)
         record = Record()
         async with self.runtime.open(prepared, SlotUse(slot, reuse)) as events:
-            async for event in events:
-                record.add(event)
+            if isinstance(events, Poured):
+                await events.pour(record.add)
+            else:
+                async for event in events:
+                    record.add(event)
         self.check_sums(record, record.finished.usage, prepared)
         return record
 

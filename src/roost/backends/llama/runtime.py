@@ -165,8 +165,8 @@ class LlamaRuntime:
         stream = Stream(self._link, prepared, use, held_to.gbnf if held_to else "")
         self._live += 1
         try:
-            async with aclosing(stream.events()) as events:
-                yield events
+            async with aclosing(stream):
+                yield stream
         finally:
             await stream.leave(self._settings.release_timeout_s)
             self._live -= 1

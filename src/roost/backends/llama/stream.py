@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import msgspec
 
-from roost.backends.base import Prepared, SlotUse
+from roost.backends.base import Hold, Prepared, SlotUse, Take
 from roost.backends.llama.answer import FINAL_FIELDS, Answer, Timings
 from roost.backends.llama.http import Exchange, Lost
 from roost.backends.llama.link import Link
@@ -35,7 +36,11 @@ class _Refused(Exception):  # noqa: N818 - not an error of the connection, so no
 
 
 class Stream:
-    """One completion, held to a grammar if there is one; `leave` in the end, whatever happens."""
+    """One completion, held to a grammar if there is one; `leave` in the end, whatever happens.
+
+    It is gone through, or poured (see `base.Poured`): then a token takes the way from the socket to
+    whoever takes it without waking a task.
+    """
 
     def __init__(self, link: Link, prepared: Prepared, use: SlotUse, grammar: str = "") -> None:
         request = prepared.request
@@ -48,26 +53,53 @@ class Stream:
         self._exchange = Exchange(link.place)
         self._begun = False
         self._grammar = grammar
+        self._reading = self._events()
+        self._parser = SseParser(EVENT_MAX_BYTES)
+        self._unread: deque[bytes] = deque()
+        self._untold: deque[StreamEvent] = deque()
+        self._take: Take | None = None
+        self._hold: Hold | None = None
 
     @property
     def timings(self) -> Timings | None:
         """How long the server took, once it has ended the completion itself."""
         return self._answer.timings
 
-    async def events(self) -> AsyncGenerator[StreamEvent, None]:
-        """Yield the events of the contract; whatever breaks becomes the last of them."""
+    def __aiter__(self) -> Stream:
+        """The events of the contract; whatever breaks becomes the last of them."""
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        """Wait for the next event."""
+        return await anext(self._reading)
+
+    async def aclose(self) -> None:
+        """Read no further."""
+        await self._reading.aclose()
+
+    async def pour(self, take: Take) -> None:
+        """Give `take` every event as it comes; see `base.Poured.pour`."""
+        self._take = take
+        async for event in self._reading:
+            hold = take(event)
+            if hold is not None:
+                await hold()
+
+    async def _events(self) -> AsyncGenerator[StreamEvent, None]:
         if self._full:
             for event in self._answer.on_full():
                 yield event
             return
         self._begun = True
         try:
-            async with aclosing(self._messages()) as messages:
-                async for data in messages:
-                    for event in await self._heard(data):
+            for body in self._bodies:
+                self._exchange.drop()
+                self._exchange = Exchange(self._link.place)
+                async with aclosing(self._said(body)) as said:
+                    async for event in said:
                         yield event
-                    if self._answer.over:
-                        return
+                if self._answer.over:
+                    return
             failure = await self._link.blame("its answer was cut off")
         except Lost as lost:
             failure = await self._link.blame(str(lost))
@@ -76,35 +108,64 @@ class Stream:
         for event in self._answer.on_failure(failure):
             yield event
 
-    async def _messages(self) -> AsyncGenerator[bytes, None]:
-        for body in self._bodies:
-            self._exchange.drop()
-            self._exchange = Exchange(self._link.place)
-            async with aclosing(self._said(body)) as said:
-                async for data in said:
-                    yield data
-
-    async def _said(self, body: bytes) -> AsyncGenerator[bytes, None]:
+    async def _said(self, body: bytes) -> AsyncGenerator[StreamEvent, None]:
         await self._exchange.send("POST", "/completion", body)
         status = await self._exchange.status()
         if status == 400 and self._grammar:
             raise _Refused("This build of llama.cpp cannot follow the format.", "unsupported")
         if status != 200:
             raise _Refused(f"The runtime refused the request with status {status}.")
-        parser = SseParser(EVENT_MAX_BYTES)
-        async with aclosing(self._exchange.pieces()) as pieces:
+        self._parser = SseParser(EVENT_MAX_BYTES)
+        tap = None if self._take is None else self._tap
+        async with aclosing(self._exchange.pieces(tap)) as pieces:
             async for piece in pieces:
-                for item in parser.push(piece):
-                    if not isinstance(item, SseEvent):
-                        raise _Refused("The runtime sent too much at once.")
-                    yield item.data
+                if self._hold is not None:
+                    hold, self._hold = self._hold, None
+                    await hold()
+                self._parse(piece)
+                async for event in self._known():
+                    yield event
+                if self._answer.over:
+                    return
 
-    async def _heard(self, data: bytes) -> list[StreamEvent]:
-        events = self._answer.on_data(data)
-        if self._answer.unsure:
-            ids = await self._link.tokenize([self._answer.unsure], special=False)
-            events += self._answer.on_ids(ids)
-        return events
+    def _parse(self, piece: bytes) -> None:
+        for item in self._parser.push(piece):
+            if not isinstance(item, SseEvent):
+                raise _Refused("The runtime sent too much at once.")
+            self._unread.append(item.data)
+
+    async def _known(self) -> AsyncGenerator[StreamEvent, None]:
+        """Give the events of everything that has been heard."""
+        while True:
+            while self._untold:
+                yield self._untold.popleft()
+            if self._answer.over:
+                return
+            if self._answer.unsure:
+                ids = await self._link.tokenize([self._answer.unsure], special=False)
+                self._untold += self._answer.on_ids(ids)
+            elif self._unread:
+                self._untold += self._answer.on_data(self._unread.popleft())
+            else:
+                return
+
+    def _tap(self, piece: bytes) -> bool:
+        """Tell at once what a piece says; False where something has to be waited for, or it ends.
+
+        What is not told then is in `_untold` and `_unread`, and `_known` goes on with it.
+        """
+        assert self._take is not None, "a tap is for streams that are poured"
+        self._parse(piece)
+        while True:
+            while self._untold:
+                self._hold = self._take(self._untold.popleft())
+                if self._hold is not None:
+                    return False
+            if self._answer.over or self._answer.unsure:
+                return False
+            if not self._unread:
+                return True
+            self._untold += self._answer.on_data(self._unread.popleft())
 
     async def leave(self, timeout_s: float) -> None:
         """Return when the slot is free; raises `runtime_error` after `timeout_s`."""
