@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
-from roost.bench.loads import LOADS, Block, Counted
-from roost.bench.report import bars, cpu_ratio, ratios, table
+from roost.bench.drills.answers import Answer
+from roost.bench.loads import LOADS, STEADY, Block, Counted
+from roost.bench.peers.deaths import Death
+from roost.bench.report import bars, cpu_ratio, ratios, side_by_side, table
 
 ONE, MANY = LOADS[0].name, LOADS[1].name
 
@@ -61,3 +63,22 @@ def test_bars() -> None:
     }
     alone = [b for b in run() if b.variant != "smg"]
     assert len(bars(alone, 2.0, random.Random(0))) == 2
+
+
+def test_a_table_of_all_says_how_streams_end() -> None:
+    """CPU and latency as ratios of ours, and what a death looked like, of those that were seen."""
+    blocks = [*run(), *(block(who, STEADY) for who in ("direct", "roost", "smg"))]
+    cut = Answer(0.0, 0.0, 1.0, "cut", 200, clean=False)
+    gone = Answer(0.0, 0.0, 1.0, "refused", 503, retry_after="1")
+    fates = [Death("smg", (cut, cut), gone)]
+    text = side_by_side(blocks, fates, ["direct", "roost", "smg"], random.Random(0))
+    told = {
+        line.strip("| ").split(" | ")[0]: line.strip("| ").split(" | ")
+        for line in text.splitlines()[2:]
+    }
+    assert told["smg"] == [
+        *("smg", "0.600", "9.23", "0.50 (0.50 to 0.50)", "2.00", "1.00 (1.00 to 1.00)"),
+        *("0 of 10", "broken body", "503, retry-after"),
+    ]
+    assert told["roost"][3:6] == ["-", "2.00", "-"]
+    assert told["direct"][-2:] == ["-", "-"]

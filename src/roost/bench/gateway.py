@@ -3,12 +3,14 @@
 The gateway has core 0; the load generator and the stub server share core 1, both in C, so that they
 are not what is measured. Every variant stays up while blocks alternate A B … B A; figures are
 medians of blocks, and every ratio has a bootstrap interval. CPU is the scheduler's count for the
-gateway's processes and threads; it moves less under noise than latency does.
+gateway's processes and threads; it moves less under noise than latency does. At the end every
+variant stands before a server that is killed in mid-stream.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import random
 import secrets
@@ -26,6 +28,10 @@ import msgspec
 from roost.bench import report
 from roost.bench.loads import EVENTS, GAP_US, LOADS, Block, Counted, Load
 from roost.bench.numbers import calibration, interleaved
+from roost.bench.peers import asking, deaths
+from roost.bench.peers.deaths import Death
+from roost.bench.peers.entries import PEERS
+from roost.bench.peers.starting import version
 from roost.bench.processes import (
     GATEWAY_CORE,
     LOAD_CORE,
@@ -42,6 +48,7 @@ from roost.bench.variants import VARIANTS, Running, Scene
 QUICK_BLOCK_S, LONG_BLOCK_S = 0.35, 5.0
 QUICK_ROUNDS, LONG_ROUNDS = 2, 4
 WARM_S = 0.2
+START_S = 60.0
 
 
 def say(text: str = "") -> None:
@@ -81,8 +88,8 @@ class Bench:
                 stack.callback(running.stop)
                 self._running[name, paced] = running
         for (name, _), running in self._running.items():
-            if not wait_answering(running.port, self._scenes[True].key, 20):
-                missing[name] = "did not answer within 20 s"
+            if not wait_answering(running.port, self._scenes[True].key, START_S):
+                missing[name] = f"did not answer within {START_S:g} s"
         return missing
 
     def settings(self, name: str) -> str:
@@ -101,8 +108,9 @@ class Bench:
 
     def _load(self, port: int, load: Load, seconds: float) -> Counted:
         key, shape = self._scenes[load.paced].key, "json" if load.json else "stream"
-        words = ["load", str(port), str(load.connections), str(seconds), key, shape]
-        process = pinned([str(self._program), *words], LOAD_CORE)
+        kind = ["rate", str(port), str(load.per_s)] if load.per_s else []
+        words = kind or ["load", str(port), str(load.connections)]
+        process = pinned([str(self._program), *words, str(seconds), key, shape], LOAD_CORE)
         try:
             line = first_line(process, seconds + 10)
         finally:
@@ -117,14 +125,38 @@ def stubs(program: Path, folder: Path, peers: Path | None) -> Iterator[dict[bool
     with ExitStack() as stack:
         scenes = {}
         for paced in (True, False):
-            words = ["stub", "0", str(EVENTS), str(GAP_US if paced else 0)]
-            process = pinned([str(program), *words], LOAD_CORE)
-            stack.callback(end, process)
-            port = msgspec.json.decode(first_line(process, 5), type=dict[str, int])["port"]
+            gap_us = GAP_US if paced else 0
+            port = stub(program, (EVENTS, gap_us), stack)
             own = folder / ("paced" if paced else "flat")
             own.mkdir()
-            scenes[paced] = Scene(port, own, key, GAP_US if paced else 0, peers)
+            scenes[paced] = Scene(port, own, key, gap_us, peers)
         yield scenes
+
+
+def stub(program: Path, numbers: Sequence[int], stack: ExitStack) -> int:
+    """Start the stub with so many events, so far apart, and when it dies; return its port."""
+    process = pinned([str(program), "stub", "0", *map(str, numbers)], LOAD_CORE)
+    stack.callback(end, process)
+    return msgspec.json.decode(first_line(process, 5), type=dict[str, int])["port"]
+
+
+def died(name: str, program: Path, scene: Scene) -> Death | None:
+    """Stand a variant before a server of its own, and see what becomes of streams when that dies.
+
+    None for a variant that brings its own server along, and for one that did not answer.
+    """
+    with ExitStack() as stack:
+        port = stub(program, deaths.STUB, stack)
+        folder = scene.folder / f"{name}-dies"
+        folder.mkdir()
+        folder.chmod(0o755)
+        running = VARIANTS[name](Scene(port, folder, scene.key, deaths.GAP_US, scene.peers))
+        if running is None:
+            return None
+        stack.callback(running.stop)
+        if running.behind is not None or not wait_answering(running.port, scene.key, START_S):
+            return None
+        return asyncio.run(asking.seen(name, running.port, scene.key))
 
 
 def help_ratio(times: int = 5) -> float:
@@ -146,7 +178,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--long", action="store_true", help="more and longer blocks (minutes)")
     parser.add_argument("--rounds", type=int, help="rounds of A B … B A per load")
     parser.add_argument("--block-s", type=float, help="seconds per block")
-    parser.add_argument("--peers", type=Path, help="a virtual environment with smg, vllm-router")
+    parser.add_argument("--peers", type=Path, help="a virtual environment with other gateways")
     parser.add_argument("--only", nargs="+", choices=list(VARIANTS), help="only these, and direct")
     parser.add_argument("--json", type=Path, help="also write every block to this file")
     parser.add_argument("--strict", action="store_true", help="fail if a goal is missed")
@@ -183,20 +215,23 @@ def run(options: argparse.Namespace) -> list[report.Bar]:
         names = [name for name in wanted if name not in missing]
         blocks = measure(bench, names, loads, rounds, block_s)
         settings = {name: bench.settings(name) for name in names}
+        fates = [found for name in names if (found := died(name, program, scenes[True]))]
     if options.json:
         options.json.write_bytes(msgspec.json.encode(blocks))
+    versions = {name: version(name, options.peers) for name in names if name in PEERS}
     say(
         f"{os.cpu_count()} cores, load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after;"
         f" gateway on core {GATEWAY_CORE}, C stub and client on core {LOAD_CORE};"
         f" {2 * rounds} blocks of {block_s:g} s each; {EVENTS} events {GAP_US} us apart if paced"
     )
     for name, words in {**settings, **missing}.items():
-        say(f"  {name:12} {words}")
+        say(f"  {name:12} {words}" + (f"; {versions[name]}" if versions.get(name) else ""))
     for load in loads:
         say("\n" + report.table(blocks, load.name, names))
     # The interval is resampled; the same blocks give the same interval.
     dice = random.Random(0)
     say("\n" + report.ratios(blocks, names, dice) + "\n")
+    say(report.side_by_side(blocks, fates, names, random.Random(0)) + "\n")
     return report.bars(blocks, help_ratio(), dice)
 
 

@@ -12,6 +12,8 @@ class Load(msgspec.Struct, frozen=True):
     """A closed loop of `connections`; events come `GAP_US` apart or as fast as they can be written.
 
     `json` asks for 1 KiB at once instead of a stream. `quick` loads are part of the short run too.
+    With `per_s` it is an open loop: so many requests are begun each second, whatever became of
+    those before, and latencies count from when they were due.
     """
 
     name: str
@@ -19,11 +21,15 @@ class Load(msgspec.Struct, frozen=True):
     paced: bool
     json: bool = False
     quick: bool = True
+    per_s: float = 0.0
 
+
+ONE, MANY, STEADY = "stream, paced, c=1", "stream, paced, c=16", "stream, paced, 100/s"
 
 LOADS = (
-    Load("stream, paced, c=1", 1, paced=True),
-    Load("stream, paced, c=16", 16, paced=True),
+    Load(ONE, 1, paced=True),
+    Load(MANY, 16, paced=True),
+    Load(STEADY, 0, paced=True, per_s=100.0),
     Load("stream, flat out, c=1", 1, paced=False, quick=False),
     Load("stream, flat out, c=16", 16, paced=False),
     Load("json 1 KiB, c=1", 1, paced=False, json=True, quick=False),

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -26,15 +27,15 @@ def pinned(
 ) -> subprocess.Popen[bytes]:
     """Start a command on one core, or any, in a process group that ends with this process."""
     cores = {core % (os.cpu_count() or 1)} if core is not None else set[int]()
-    out = log.open("wb") if log is not None else subprocess.PIPE
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.STDOUT if log is not None else None,
-        start_new_session=True,
-        preexec_fn=partial(_prepare, cores, parent_death_call()),  # noqa: PLW1509 - one thread
-    )
+    with log.open("wb") if log is not None else nullcontext(subprocess.PIPE) as out:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT if log is not None else None,
+            start_new_session=True,
+            preexec_fn=partial(_prepare, cores, parent_death_call()),  # noqa: PLW1509 - one thread
+        )
 
 
 def _prepare(cores: set[int], die_with_parent: Callable[[], object] | None) -> None:

@@ -1,24 +1,24 @@
 """WIRING: what is measured: every variant is a function that starts something in front of the stub.
 
-To add one, write such a function and put it into `VARIANTS`. It may return None where what it needs
-is not installed here; the report then says so.
+A gateway of somebody else's is an entry of `roost.bench.peers.entries`; anything else is such a
+function here. It may return None where what it needs is not installed; the report then says so.
 """
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from roost.bench.peers.entries import PEERS
+from roost.bench.peers.starting import started
 from roost.bench.processes import (
     GATEWAY_CORE,
     LOAD_CORE,
     end,
     first_line,
-    free_port,
     pinned,
     python,
 )
@@ -28,19 +28,16 @@ START_S = 20.0
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a variant finds its upstream, a folder of its own, and programs of other projects."""
+    """Where a variant finds its upstream, a folder of its own, and programs of other projects.
+
+    `peers` is a virtual environment with such programs; what is on PATH is found too.
+    """
 
     stub_port: int
     folder: Path
     key: str
     gap_us: int = 0
     peers: Path | None = None
-
-    def program(self, name: str) -> str | None:
-        """Return the path of a program of the peers' environment or of this machine."""
-        if self.peers is not None and (self.peers / "bin" / name).exists():
-            return str(self.peers / "bin" / name)
-        return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
 
 
 @dataclass(frozen=True)
@@ -88,82 +85,20 @@ def roost_fleet(scene: Scene) -> Running:
     return Running(port, "the fleet's policy, one scripted node that joined", process, node)
 
 
-def _router(scene: Scene, name: str, *arguments: str) -> Running | None:
-    program = scene.program(name)
-    if program is None:
-        return None
-    port = free_port()
-    command = [
-        *(program, *arguments, "--host", "127.0.0.1", "--port", str(port)),
-        *("--worker-urls", f"http://127.0.0.1:{scene.stub_port}"),
-        *("--prometheus-port", str(free_port())),
-    ]
-    log = scene.folder / f"{name}-{port}.log"
-    return Running(port, " ".join(arguments), pinned(command, GATEWAY_CORE, log=log))
+def peer(name: str) -> Start:
+    """Return what starts a gateway of somebody else's."""
 
+    def start(scene: Scene) -> Running | None:
+        found = started(name, (scene.stub_port,), scene.folder, scene.peers, GATEWAY_CORE)
+        return found and Running(found[0], PEERS[name].settings, found[1])
 
-def smg_cache_aware(scene: Scene) -> Running | None:
-    """Shepherd Model Gateway with its default policy."""
-    return _router(scene, "smg", "launch", "--policy", "cache_aware")
-
-
-def smg_round_robin(scene: Scene) -> Running | None:
-    """Shepherd Model Gateway with its cheapest policy."""
-    return _router(scene, "smg", "launch", "--policy", "round_robin")
-
-
-def vllm_router(scene: Scene) -> Running | None:
-    """vllm-router with its cheapest policy."""
-    return _router(scene, "vllm-router", "--policy", "round_robin")
-
-
-_NGINX = """
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log warn;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    keepalive_requests 100000000;
-    upstream stub {{ server 127.0.0.1:{stub}; keepalive 64; keepalive_requests 100000000; }}
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
-            proxy_pass http://stub;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_buffering off;
-        }}
-    }}
-}}
-"""
-
-
-def nginx(scene: Scene) -> Running | None:
-    """A plain reverse proxy in C: the floor."""
-    program = scene.program("nginx")
-    if program is None:
-        return None
-    port = free_port()
-    config = scene.folder / "nginx.conf"
-    config.write_text(_NGINX.format(folder=scene.folder, stub=scene.stub_port, port=port))
-    command = [program, "-c", str(config), "-p", str(scene.folder), "-g", "daemon off;"]
-    process = pinned(command, GATEWAY_CORE, log=scene.folder / "nginx.out")
-    return Running(port, "worker_processes 1, upstream keepalive, proxy_buffering off", process)
+    return start
 
 
 VARIANTS: dict[str, Start] = {
     "direct": direct,
     "roost": roost_upstream,
     "roost-fleet": roost_fleet,
-    "smg": smg_cache_aware,
-    "smg-rr": smg_round_robin,
-    "vllm-router": vllm_router,
-    "nginx": nginx,
+    **{name: peer(name) for name in PEERS},
 }
 """Every variant by name, in the order of the report. The first two are always there."""

@@ -1,16 +1,22 @@
 /* Both ends of the gateway benchmark, quick enough not to be what is measured.
 
-   wire_load stub PORT EVENTS GAP_US
+   wire_load stub PORT EVENTS GAP_US [STREAMS EVENTS_EACH]
        An upstream server. POST with "stream":true gets EVENTS server-sent events, each written by a
        write of its own, GAP_US apart, then [DONE]; any other POST gets 1 KiB of JSON; GET gets a
-       list of one model. One thread, epoll.
+       list of one model. One thread, epoll. It kills itself when so many STREAMS have had so many
+       EVENTS_EACH.
 
    wire_load load PORT CONNECTIONS SECONDS KEY stream|json
        A closed-loop client: every connection asks again as soon as it has its answer. Prints one
        line of JSON. One thread, epoll.
 
-   Latencies are in microseconds from the request's write: `first` to the first byte of the body,
-   `total` to the end of the answer.  */
+   wire_load rate PORT PER_S SECONDS KEY stream|json
+       An open-loop client: a request every 1/PER_S seconds, on a connection that is idle or on a
+       new one, whatever has become of those before. What has no answer GRACE_S after the last one
+       was due is a failure. Prints the same line.
+
+   Latencies are in microseconds from when the request was due, which in a closed loop is when it is
+   written: `first` to the first byte of the body, `total` to the end of the answer.  */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -32,7 +38,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_FD = 4096, BUFFER = 65536, MAX_SAMPLES = 4000000 };
+enum { MAX_FD = 4096, BUFFER = 65536, MAX_SAMPLES = 4000000, GRACE_S = 2 };
 
 static int64_t now_ns(void)
 {
@@ -79,7 +85,7 @@ struct served {
 
 static struct served *served[MAX_FD];
 static char chunk[512], last[128], json[2048], models[512];
-static int chunk_len, last_len, json_len, models_len, events_max;
+static int chunk_len, last_len, json_len, models_len, events_max, deadly_streams, deadly_events;
 static int64_t gap_ns;
 
 static const char STREAM[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -153,6 +159,17 @@ static int step(int fd, int64_t now)
     return 0;
 }
 
+/* End at once, without a word to anybody, if that is due. */
+static void die_in_time(void)
+{
+    int streams = 0;
+    for (int fd = 0; fd < MAX_FD; fd++)
+        streams += served[fd] && served[fd]->left >= 0 &&
+                   events_max - served[fd]->left >= deadly_events;
+    if (streams >= deadly_streams)
+        raise(SIGKILL);
+}
+
 /* Answer one request if it is whole; 1 if it was, 0 if not, -1 when the connection is gone. */
 static int serve_one(int fd)
 {
@@ -167,7 +184,8 @@ static int serve_one(int fd)
     if (c->used < head + body)
         return 0;
     int post = !memcmp(c->in, "POST", 4);
-    int stream = post && memmem(c->in + head, body, "\"stream\":true", 13);
+    int stream = post && (memmem(c->in + head, body, "\"stream\":true", 13) ||
+                          memmem(c->in + head, body, "\"stream\": true", 14));
     memmove(c->in, c->in + head + body, c->used - head - body);
     c->used -= head + body;
     if (!stream)
@@ -265,6 +283,8 @@ static void stub(int port, int events, int gap_us)
                 receive(fd);
         }
         run_streams(timer);
+        if (deadly_streams)
+            die_in_time();
     }
 }
 
@@ -283,7 +303,8 @@ struct asking {
 static struct asking *asking[MAX_FD];
 static char request[4096];
 static int request_len;
-static long requests, failures, events_seen;
+static long requests, failures, events_seen, waiting;
+static int idle[MAX_FD], idle_count, port_asked, client_epoll;
 static float *first_us, *total_us;
 
 static int dial(int port)
@@ -296,15 +317,40 @@ static int dial(int port)
     return fd;
 }
 
-static void ask(int fd)
+static int connected(void)
 {
-    memset(asking[fd], 0, sizeof(struct asking));
-    asking[fd]->length = -1;
-    asking[fd]->sent_ns = now_ns();
-    if (write(fd, request, request_len) != request_len)
-        die("write");
+    int fd = dial(port_asked);
+    if (fd >= MAX_FD)
+        die("too many connections");
+    asking[fd] = calloc(1, sizeof(struct asking));
+    watch(client_epoll, fd, 1);
+    return fd;
 }
 
+static void leave(int fd)
+{
+    watch(client_epoll, fd, 0);
+    close(fd);
+    free(asking[fd]);
+    asking[fd] = NULL;
+}
+
+/* Ask on a connection, or on a new one where the server has closed that meanwhile. */
+static void ask(int fd, int64_t due_ns)
+{
+    for (int tries = 0; write(fd, request, request_len) != request_len; tries++) {
+        if (tries == 3)
+            die("write");
+        leave(fd);
+        fd = connected();
+    }
+    memset(asking[fd], 0, sizeof(struct asking));
+    asking[fd]->length = -1;
+    asking[fd]->sent_ns = due_ns;
+    waiting++;
+}
+
+/* Count an answer; the connection has nothing to do then. */
 static void on_done(int fd)
 {
     struct asking *c = asking[fd];
@@ -316,7 +362,8 @@ static void on_done(int fd)
         total_us[requests] = (now - c->sent_ns) / 1000.0f;
         requests++;
     }
-    ask(fd);
+    c->sent_ns = 0;
+    waiting--;
 }
 
 /* Look at a piece of body; 1 when the answer is whole. */
@@ -391,14 +438,15 @@ static void report(double seconds)
            quantile(first_us, 0.99), quantile(total_us, 0.5), quantile(total_us, 0.99));
 }
 
-static int load(int port, int connections, double seconds, const char *key, int stream)
+static void prepare_client(int port, const char *key, int stream)
 {
     char body[1200];
     int size = snprintf(body, sizeof body,
                         "{\"model\":\"stub\",\"stream\":%s,\"max_tokens\":64,\"messages\":[{\"role\":"
                         "\"user\",\"content\":\"%0900d\"}]}",
                         stream ? "true" : "false", 0);
-    int epoll = epoll_create1(0);
+    port_asked = port;
+    client_epoll = epoll_create1(0);
     request_len = snprintf(request, sizeof request,
                            "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
                            "Authorization: Bearer %s\r\nContent-Type: application/json\r\n"
@@ -406,31 +454,45 @@ static int load(int port, int connections, double seconds, const char *key, int 
                            port, key, size, body);
     first_us = malloc(MAX_SAMPLES * sizeof(float));
     total_us = malloc(MAX_SAMPLES * sizeof(float));
-    for (int i = 0; i < connections; i++) {
-        int fd = dial(port);
-        asking[fd] = calloc(1, sizeof(struct asking));
-        watch(epoll, fd, 1);
-        ask(fd);
+}
+
+/* Read what a connection has: 1 when its answer is whole, -1 when it is closed. */
+static int look(int fd)
+{
+    static char in[BUFFER];
+    ssize_t got = read(fd, in, sizeof in);
+    if (got > 0)
+        return asking[fd]->sent_ns && on_bytes(asking[fd], in, got);
+    return got == 0 || errno != EAGAIN ? -1 : 0;
+}
+
+/* Count a connection that is closed under a request, and let it go. */
+static void on_closed(int fd)
+{
+    if (asking[fd]->sent_ns) {
+        failures++;
+        waiting--;
     }
+    leave(fd);
+}
+
+static int load(int port, int connections, double seconds, const char *key, int stream)
+{
+    prepare_client(port, key, stream);
+    for (int i = 0; i < connections; i++)
+        ask(connected(), now_ns());
     int64_t start = now_ns(), stop = start + (int64_t)(seconds * 1e9);
     while (now_ns() < stop) {
         struct epoll_event ready[64];
-        static char in[BUFFER];
-        int n = epoll_wait(epoll, ready, 64, 100);
+        int n = epoll_wait(client_epoll, ready, 64, 100);
         for (int i = 0; i < n; i++) {
-            int fd = ready[i].data.fd;
-            ssize_t got = read(fd, in, sizeof in);
-            if (got > 0 && on_bytes(asking[fd], in, got))
+            int fd = ready[i].data.fd, seen = look(fd);
+            if (seen > 0) {
                 on_done(fd);
-            else if (got == 0 || (got < 0 && errno != EAGAIN)) {
-                /* Closed under us: count it and come back on a new connection. */
-                failures++;
-                watch(epoll, fd, 0);
-                close(fd);
-                int again = dial(port);
-                asking[again] = calloc(1, sizeof(struct asking));
-                watch(epoll, again, 1);
-                ask(again);
+                ask(fd, now_ns());
+            } else if (seen < 0) {
+                on_closed(fd);
+                ask(connected(), now_ns());
             }
         }
     }
@@ -438,15 +500,72 @@ static int load(int port, int connections, double seconds, const char *key, int 
     return 0;
 }
 
+static void rest(int fd)
+{
+    idle[idle_count++] = fd;
+}
+
+static void forget(int fd)
+{
+    for (int i = 0; i < idle_count; i++)
+        if (idle[i] == fd)
+            idle[i] = idle[--idle_count];
+}
+
+static int rate(int port, double per_s, double seconds, const char *key, int stream)
+{
+    prepare_client(port, key, stream);
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    watch(client_epoll, timer, 1);
+    int64_t start = now_ns(), every = (int64_t)(1e9 / per_s), due = start;
+    int64_t last_due = start + (int64_t)(seconds * 1e9), stop = last_due + GRACE_S * 1000000000LL;
+    while (now_ns() < stop && (due < last_due || waiting)) {
+        for (; due < last_due && due <= now_ns(); due += every)
+            ask(idle_count ? idle[--idle_count] : connected(), due);
+        int64_t next = due < last_due ? due : stop;
+        struct itimerspec at = {.it_value = {next / 1000000000, next % 1000000000}};
+        timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL);
+        struct epoll_event ready[64];
+        int n = epoll_wait(client_epoll, ready, 64, 100);
+        for (int i = 0; i < n; i++) {
+            int fd = ready[i].data.fd;
+            uint64_t ticks;
+            if (fd == timer) {
+                (void)!read(timer, &ticks, sizeof ticks);
+                continue;
+            }
+            int seen = look(fd);
+            if (seen > 0) {
+                on_done(fd);
+                rest(fd);
+            } else if (seen < 0) {
+                forget(fd);
+                on_closed(fd);
+            }
+        }
+    }
+    failures += waiting;
+    report((now_ns() - start) / 1e9);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
-    if (argc == 5 && !strcmp(argv[1], "stub"))
+    if (argc == 7 && !strcmp(argv[1], "stub")) {
+        deadly_streams = atoi(argv[5]);
+        deadly_events = atoi(argv[6]);
+    }
+    if ((argc == 5 || argc == 7) && !strcmp(argv[1], "stub"))
         stub(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
     if (argc == 7 && !strcmp(argv[1], "load"))
         return load(atoi(argv[2]), atoi(argv[3]), atof(argv[4]), argv[5],
                     !strcmp(argv[6], "stream"));
-    fprintf(stderr, "usage: wire_load stub PORT EVENTS GAP_US | "
-                    "wire_load load PORT CONNECTIONS SECONDS KEY stream|json\n");
+    if (argc == 7 && !strcmp(argv[1], "rate") && atof(argv[3]) > 0)
+        return rate(atoi(argv[2]), atof(argv[3]), atof(argv[4]), argv[5],
+                    !strcmp(argv[6], "stream"));
+    fprintf(stderr, "usage: wire_load stub PORT EVENTS GAP_US [STREAMS EVENTS_EACH] | "
+                    "wire_load load PORT CONNECTIONS SECONDS KEY stream|json | "
+                    "wire_load rate PORT PER_S SECONDS KEY stream|json\n");
     return 2;
 }

@@ -17,7 +17,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     """What came of a chat; times in seconds of the monotonic clock.
 
     `due_s` is when it should have been sent, `stamps` are the arrivals of data behind the head.
-    `code` is the error's; `retry_after` the header, "" if there was none.
+    `code` is the error's; `retry_after` the header, "" if there was none. A body that ended as its
+    framing says was `clean`, whatever it said.
     """
 
     due_s: float
@@ -32,6 +33,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     done_marks: int = 0
     error_events: int = 0
     text: str = ""
+    clean: bool = True
 
     @property
     def latency_s(self) -> float:

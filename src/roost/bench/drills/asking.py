@@ -22,6 +22,7 @@ class Chat(msgspec.Struct, frozen=True):
 
     `half` sends half of the request and no more. `leave_at_done` breaks off at the last event.
     `pause_s` passes between two looks at the socket. With `with_text` the answer has its text.
+    With a `key` it is asked for as its holder.
     """
 
     port: int
@@ -37,6 +38,7 @@ class Chat(msgspec.Struct, frozen=True):
     on_loss: str = "error"
     pause_s: float = 0.0
     with_text: bool = False
+    key: str = ""
 
     def request(self) -> bytes:
         """Return the bytes to send."""
@@ -51,7 +53,8 @@ class Chat(msgspec.Struct, frozen=True):
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(raw)}\r\n"
-            "connection: close\r\n\r\n"
+            + (f"authorization: Bearer {self.key}\r\n" if self.key else "")
+            + "connection: close\r\n\r\n"
         ).encode()
         whole = head + raw
         return whole[: len(whole) // 2] if self.half else whole
@@ -170,6 +173,7 @@ def _judged(connection: _Connection, due_s: float, *, with_text: bool) -> Answer
         done_marks=events.count(b"[DONE]"),
         error_events=len(errors),
         text=_text(events) if with_text else "",
+        clean=whole,
     )
 
 
