@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.errors import RoostError
-from roost.store.models import gguf, vocabulary
+from roost.store.models import vocabulary
+from roost.text import gguf
 from tests.store.gguf_writer import TENSORS, Gguf, Tensor, Typed, metadata, text, tiny
 
 TINY = tiny()

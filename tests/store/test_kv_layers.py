@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from roost.core.kv import KvLayers, KvShape
-from roost.store.models.gguf import read_header
 from roost.store.models.kv_layers import read_kv_shape
+from roost.text.gguf import read_header
 from tests.store.gguf_writer import Gguf, Typed
 
 UNKNOWN = None

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.errors import RoostError
-from roost.store.models.gguf import Header, read_header
 from roost.store.models.parts import Variant, check_shards, choose, shards_beside, variants
+from roost.text.gguf import Header, read_header
 from tests.store.gguf_writer import shards, tiny
 
 FOLDER = (

@@ -6,8 +6,8 @@ import pytest
 
 from roost.core.model import Widths
 from roost.errors import RoostError
-from roost.store.models.gguf import read_header
 from roost.store.models.vocabulary import Facts, read_facts
+from roost.text.gguf import read_header
 from tests.store.gguf_writer import Gguf, Typed, metadata, tiny
 
 

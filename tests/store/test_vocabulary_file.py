@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from roost.errors import RoostError
-from roost.store.models.gguf import pairs, read_header
 from roost.store.models.inspection import inspect, write_vocabulary
 from roost.store.models.vocabulary_file import vocabulary_file
+from roost.text.gguf import pairs, read_header
 from tests.store.gguf_writer import Typed, tiny
 
 

@@ -15,13 +15,13 @@ import msgspec
 from roost.core.card import CARD_MAX_BYTES, Card, is_card, read_card
 from roost.errors import RoostError, fail
 from roost.store.files import translated, write_atomic
-from roost.store.models import ggml
 from roost.store.models.card_facts import facts_of
 from roost.store.models.folders import CONFIG, GENAI, read_folder
-from roost.store.models.gguf import TRUNCATED, Header, read_header
 from roost.store.models.parts import check_shards
 from roost.store.models.vocabulary import Facts, read_facts
 from roost.store.models.vocabulary_file import vocabulary_file
+from roost.text import ggml
+from roost.text.gguf import TRUNCATED, Header, read_header
 
 if TYPE_CHECKING:
     from roost.core.model import Manifest, ModelFile

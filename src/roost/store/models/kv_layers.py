@@ -14,11 +14,11 @@ import msgspec
 
 from roost.core.kv import KvLayers, KvShape
 from roost.errors import RoostError
-from roost.store.models import ggml
-from roost.store.models.gguf import ArrayRef, Header, Value, read_numbers
+from roost.text import ggml
+from roost.text.gguf import ArrayRef, Header, Value, read_numbers
 
 if TYPE_CHECKING:
-    from roost.store.models.gguf import Buffer
+    from roost.text.gguf import Buffer
 
 LAYERS_MAX = 4096
 

@@ -17,7 +17,7 @@ from roost.errors import RoostError, fail
 from roost.store.models.naming import quantisation
 
 if TYPE_CHECKING:
-    from roost.store.models.gguf import Header
+    from roost.text.gguf import Header
 
 SHARDS_MAX = 1024
 QUANTISATIONS = ("q4_k_m", "q5_k_m", "q4_k_s", "q5_k_s", "q6_k", "q8_0")

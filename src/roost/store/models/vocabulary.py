@@ -10,12 +10,12 @@ import msgspec
 from roost.core.kv import KvShape
 from roost.core.model import Widths
 from roost.errors import RoostError, fail
-from roost.store.models import ggml
-from roost.store.models.gguf import ArrayRef, Header, Value, read_numbers, read_strings
 from roost.store.models.kv_layers import read_kv_shape
+from roost.text import ggml
+from roost.text.gguf import ArrayRef, Header, Value, read_numbers, read_strings
 
 if TYPE_CHECKING:
-    from roost.store.models.gguf import Buffer
+    from roost.text.gguf import Buffer
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 

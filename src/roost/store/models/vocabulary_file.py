@@ -14,11 +14,11 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from roost.errors import fail
-from roost.store.models import ggml
-from roost.store.models.gguf import ArrayRef, pairs
+from roost.text import ggml
+from roost.text.gguf import ArrayRef, pairs
 
 if TYPE_CHECKING:
-    from roost.store.models.gguf import Buffer, Header
+    from roost.text.gguf import Buffer, Header
 
 _WIDTH = 32
 _COPIED = ("tokenizer.", "general.")

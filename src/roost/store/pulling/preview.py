@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.errors import RoostError, fail
-from roost.store.models import ggml
-from roost.store.models.gguf import TRUNCATED, Header, read_header
 from roost.store.models.inspection import FIRST_READ_BYTES
 from roost.store.models.parts import check_shards
 from roost.store.models.registry import described_as
@@ -21,6 +19,8 @@ from roost.store.pulling.hub import look
 from roost.store.pulling.pull import files_of
 from roost.store.pulling.sources import HfSource
 from roost.store.pulling.transfer import BrokenError, get
+from roost.text import ggml
+from roost.text.gguf import TRUNCATED, Header, read_header
 
 if TYPE_CHECKING:
     from roost.core.model import Manifest

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from roost.errors import RoostError, fail
-from roost.store.models import ggml
+from roost.text import ggml
 
 if TYPE_CHECKING:
     import mmap
