@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from roost.backends.hosted.drawing import Logits, defaults_of, logits_of
 from roost.backends.hosted.engine import CannotLoad, Running
 from roost.backends.hosted.frames import Load, Loaded, Run
-from roost.backends.hosted.hf_texts import Texts
+from roost.backends.hosted.hf_folder import (
+    Config,
+    ends_of,
+    read_config,
+    read_generation,
+    read_texts,
+)
 from roost.backends.hosted.stepping import Speaker, steps
 
 if TYPE_CHECKING:
@@ -24,26 +28,6 @@ if TYPE_CHECKING:
 DTYPES = ("bfloat16", "float16", "float32")
 DEVICES = {"": "", "cpu": "cpu", "mps": "gpu", "cuda": "gpu"}
 """Devices by the names that the library has for them."""
-
-
-class Generation(msgspec.Struct, frozen=True):
-    """What `generation_config.json` says of ends and sampling; see `drawing.Defaults`."""
-
-    eos_token_id: int | tuple[int, ...] | None = None
-    do_sample: bool = False
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-
-
-class Config(msgspec.Struct, frozen=True):
-    """What `config.json` says of ends and size, of a text model inside another one too."""
-
-    eos_token_id: int | tuple[int, ...] | None = None
-    vocab_size: int = 0
-    max_position_embeddings: int = 0
-    text_config: Config | None = None
 
 
 class _Held:
@@ -92,9 +76,8 @@ class MlxEngine:
     def __init__(self, model: mlx.nn.Module, config: Config, folder: Path, order: Load) -> None:
         import mlx_lm
 
-        texts, told = _texts(folder), _generation(folder)
-        ends = frozenset((*_many(told.eos_token_id), *_many(config.eos_token_id)))
-        self._speaker = Speaker(texts, ends, defaults_of(told), order.batch)
+        texts, told = read_texts(folder), read_generation(folder)
+        self._speaker = Speaker(texts, ends_of(told, config), defaults_of(told), order.batch)
         self._slots = [_Held(model) for _ in range(order.slots)]
         most = config.max_position_embeddings or order.ctx
         ctx = min(order.ctx or most, most)
@@ -121,7 +104,7 @@ def load(order: Load, on_progress: Callable[[float], None]) -> MlxEngine:
     if order.dtype and order.dtype not in DTYPES:
         raise CannotLoad(f"MLX computes in {', '.join(DTYPES)}: see --dtype.")
     try:
-        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=Config)
+        config = read_config(folder)
         # Never code out of the folder: that is its default, and said for whoever reads this.
         model, _ = load_model(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -144,29 +127,3 @@ def _choose_device(wanted: str) -> None:
         raise CannotLoad(f"There is no {wanted} device for MLX here: see --device.")
     if name:
         mx.set_default_device(getattr(mx, name))
-
-
-def _many(told: int | tuple[int, ...] | None) -> tuple[int, ...]:
-    if told is None:
-        return ()
-    return told if isinstance(told, tuple) else (told,)
-
-
-def _generation(folder: Path) -> Generation:
-    """Read what the folder says of sampling; most do, and none has to."""
-    try:
-        data = (folder / "generation_config.json").read_bytes()
-        return msgspec.json.decode(data, type=Generation)
-    except FileNotFoundError:
-        return Generation()
-    except (OSError, msgspec.DecodeError) as error:
-        raise CannotLoad("The folder's generation_config.json cannot be read.") from error
-
-
-def _texts(folder: Path) -> Texts:
-    try:
-        return Texts((folder / "tokenizer.json").read_text("utf-8"))
-    except OSError:
-        raise CannotLoad("The folder has no tokenizer.json, by which it is streamed.") from None
-    except ValueError as error:
-        raise CannotLoad(str(error)) from None

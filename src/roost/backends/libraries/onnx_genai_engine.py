@@ -15,7 +15,7 @@ import msgspec
 from roost.backends.hosted.drawing import Logits, defaults_of
 from roost.backends.hosted.engine import Bare, CannotLoad, Running
 from roost.backends.hosted.frames import Load, Loaded, Run
-from roost.backends.hosted.hf_texts import Texts
+from roost.backends.hosted.hf_folder import read_texts
 from roost.backends.hosted.stepping import Speaker, steps
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class OnnxGenaiEngine:
     def __init__(self, model: onnxruntime_genai.Model, told: GenaiConfig, order: Load) -> None:
         import onnxruntime_genai
 
-        texts = _texts(Path(order.path).parent)
+        texts = read_texts(Path(order.path).parent)
         told_ends = told.model.eos_token_id
         ends = frozenset(told_ends if isinstance(told_ends, tuple) else (told_ends,))
         self._speaker = Speaker(texts, ends, defaults_of(told.search), order.batch)
@@ -178,12 +178,3 @@ def _model(order: Load) -> tuple[onnxruntime_genai.Model, GenaiConfig]:
         wanted = {"model": {"decoder": {"session_options": options}}}
         config.overlay(msgspec.json.encode(wanted).decode())
     return library.Model(config), told
-
-
-def _texts(folder: Path) -> Texts:
-    try:
-        return Texts((folder / "tokenizer.json").read_text("utf-8"))
-    except OSError:
-        raise CannotLoad("The folder has no tokenizer.json, by which it is streamed.") from None
-    except ValueError as error:
-        raise CannotLoad(str(error)) from None
