@@ -40,8 +40,8 @@ test: $(STAMP) ## the default test run, real model included
 	$(BIN)/python -m pytest -m "not engine and not drill and not web and not clients" -n $(JOBS) --dist worksteal
 
 $(ENGINES): $(STAMP) tests/engines/constraints.txt
-	@echo "installing engines into .venv (once, about 1.6 GB)"
-	@$(PIP) -e '.[llama,dev,transformers,onnx-convert,mlx]' -c tests/engines/constraints.txt
+	@echo "installing engines into .venv (once, about 1.7 GB)"
+	@$(PIP) -e '.[llama,dev,transformers,onnx-convert,mlx,candle]' -c tests/engines/constraints.txt
 	@touch $@
 
 test-engines: $(ENGINES) ## what takes long with real engines

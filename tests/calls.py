@@ -14,7 +14,17 @@ TASK_OWNERS = {"src/roost/gateway/tasks.py", "src/roost/backends/rendering/rende
 
 # Come with an extra that neither roost nor its developer tools bring along.
 ENGINES = {
-    *("accelerate", "gguf", "mlx", "mlx_lm", "numpy", "onnx", "onnx_ir", "onnxruntime_genai"),
+    *(
+        "accelerate",
+        "gguf",
+        "mistralrs",
+        "mlx",
+        "mlx_lm",
+        "numpy",
+        "onnx",
+        "onnx_ir",
+        "onnxruntime_genai",
+    ),
     *("safetensors", "tokenizers", "torch", "transformers", "vllm"),
 }
 

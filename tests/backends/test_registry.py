@@ -66,10 +66,12 @@ def test_a_hosted_library_is_named_in_one_place(name: str) -> None:
 
 def test_unknown_names_and_formats_say_what_there_is() -> None:
     """A wrong name lists the right ones; a format nobody serves is named."""
-    with pytest.raises(RoostError, match="auto, command, command_once, llama_server") as caught:
+    with pytest.raises(
+        RoostError, match="auto, candle, command, command_once, llama_server"
+    ) as caught:
         registry.make("abacus")
     assert caught.value.failure.reason == "load_failed"
-    with pytest.raises(RoostError, match="auto, command, command_once, llama_server"):
+    with pytest.raises(RoostError, match="auto, candle, command, command_once, llama_server"):
         registry.chosen("abacus", Subject(ModelId("m"), "gguf"), registry.here())
     choice = registry.chosen("auto", Subject(ModelId("m"), "coreml"), registry.here())
     assert (choice.backend, choice.chain) == ("", ())

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
-from roost.backends.hosted.engine import Engine, Running, VectorEngine
+from roost.backends.hosted.engine import Engine, ParallelEngine, Running, VectorEngine
 from roost.backends.hosted.frames import Load, Loaded, Run, Said
-from roost.backends.libraries import onnx_genai_engine, transformers_engine
+from roost.backends.libraries import candle_engine, onnx_genai_engine, transformers_engine
 
 GARBAGE_AFTER = 3
 
@@ -30,19 +30,51 @@ class Spoilt:
 
     def run(self, job: Run) -> Running:
         """Break off in the middle of an answer."""
-        said = 0
-        for step in self._engine.run(job):
-            said += isinstance(step, Said)
-            if said > GARBAGE_AFTER:
-                os.write(int(sys.argv[1]), b"\xff" * 64)
-            yield step
-        return "length"
+        return (yield from _broken(self._engine.run(job)))
 
 
-def load(order: Load, on_progress: Callable[[float], None]) -> Spoilt:
-    """Load the library that reads this folder."""
-    ours = order.path.endswith("genai_config.json")
-    real = onnx_genai_engine.load if ours else transformers_engine.load
-    engine = real(order, on_progress)
+class SpoiltParallel:
+    """Says what an engine with a scheduler of its own says, then what is no frame."""
+
+    def __init__(self, engine: ParallelEngine) -> None:
+        self._engine = engine
+
+    @property
+    def loaded(self) -> Loaded:
+        """What the engine has."""
+        return self._engine.loaded
+
+    def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
+        """As the engine does."""
+        return self._engine.tokenize(piece, special=special)
+
+    def stream(self, job: Run) -> Running:
+        """Break off in the middle of an answer."""
+        return (yield from _broken(self._engine.stream(job)))
+
+
+def _broken(steps: Running) -> Running:
+    said = 0
+    for step in steps:
+        said += isinstance(step, Said)
+        if said > GARBAGE_AFTER:
+            os.write(int(sys.argv[1]), b"\xff" * 64)
+        yield step
+    return "length"
+
+
+def onnx_genai(order: Load, on_progress: Callable[[float], None]) -> Spoilt:
+    """Load ONNX GenAI."""
+    return Spoilt(onnx_genai_engine.load(order, on_progress))
+
+
+def transformers(order: Load, on_progress: Callable[[float], None]) -> Spoilt:
+    """Load Transformers."""
+    engine = transformers_engine.load(order, on_progress)
     assert not isinstance(engine, VectorEngine), "it was to say texts"
     return Spoilt(engine)
+
+
+def candle(order: Load, on_progress: Callable[[float], None]) -> SpoiltParallel:
+    """Load Candle."""
+    return SpoiltParallel(candle_engine.load(order, on_progress))

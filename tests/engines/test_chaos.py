@@ -28,7 +28,10 @@ from tests.engines.conftest import ONNX, SAFETENSORS
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(600)]
 OPTIONS = RuntimeOptions(ctx=256, slots=2, batch=64, threads=1, device="cpu")
-BACKENDS = {"transformers": SAFETENSORS, "onnx_genai": ONNX}
+BACKENDS = {"transformers": SAFETENSORS, "onnx_genai": ONNX, "candle": SAFETENSORS}
+WORDS = {"candle": 10}
+"""How often the prompt that is left a hundred times says two words; 40 are two steps of others."""
+
 ALIVE_S = 30.0
 
 
@@ -88,7 +91,7 @@ async def test_garbage_is_the_end_of_who_says_it(
 ) -> None:
     """Bytes that are no frame end every stream of that runtime, with the cause."""
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:src")
-    loader = "tests.engines.spoilt_engine:load"
+    loader = f"tests.engines.spoilt_engine:{one.backend.name}"
     spoilt = msgspec.structs.replace(library(one.backend.name), loader=loader)
     broken = Subject(Hosted(spoilt), one.key, one.manifest, one.settings)
     async with started(broken) as runtime:
@@ -113,7 +116,7 @@ async def test_a_hundred_cancels_leave_nothing_behind(one: Subject) -> None:
     dice = random.Random(6)
     async with started(one) as runtime:
         before = said(await answer(runtime))
-        prepared = await runtime.prepare(wanted("one two " * 40, 16))
+        prepared = await runtime.prepare(wanted("one two " * WORDS.get(one.backend.name, 40), 16))
 
         async def leave(slot: int) -> None:
             for _ in range(50):
@@ -144,12 +147,11 @@ async def test_one_model_with_two_sets_of_options(one: Subject) -> None:
         assert said(await answer(first, max_tokens=4))
 
 
-async def test_two_models_at_once(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [("transformers", "onnx_genai"), ("candle", "onnx_genai")])
+async def test_two_models_at_once(names: tuple[str, str], home: Path, tmp_path: Path) -> None:
     """Of two backends, in two processes, that speak at the same time."""
     store = ModelStore(Home.open(home))
-    one, other = (
-        subject(name, store.get(model), tmp_path / name) for name, model in BACKENDS.items()
-    )
+    one, other = (subject(name, store.get(BACKENDS[name]), tmp_path / name) for name in names)
     async with started(one) as first, started(other) as second:
         await _side_by_side(first, second)
 

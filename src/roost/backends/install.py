@@ -12,6 +12,7 @@ SIZES = {
     "llama": "127 MB installed",
     "top": "22 MB installed",
     "otel": "13 MB installed",
+    "candle": "120 MB installed",
     "mlx": "350 MB installed",
     "onnx": "230 MB installed",
     "onnx-convert": "1.4 GB installed with a torch for CPUs, several GB with one for CUDA",

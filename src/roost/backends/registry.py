@@ -130,6 +130,7 @@ _LLAMA: dict[Accelerator, int] = {
 }
 _TRANSFORMERS: dict[Accelerator, int] = {"cuda": 840, "rocm": 840, "metal": 840, "cpu": 740}
 _MLX: dict[Accelerator, int] = {"cuda": 850, "metal": 850, "cpu": 120}
+_CANDLE: dict[Accelerator, int] = {"cpu": 110}
 _ONNX: dict[Accelerator, int] = {"cuda": 960, "cpu": 760}
 _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA, ENGINE_SERVER),
@@ -143,6 +144,7 @@ _ENTRIES: dict[str, _Entry] = {
     ),
     **_hosted("roost.backends.libraries.transformers", ("safetensors",), _TRANSFORMERS),
     **_hosted("roost.backends.libraries.mlx", ("safetensors",), _MLX),
+    **_hosted("roost.backends.libraries.candle", ("gguf", "safetensors"), _CANDLE),
     **_hosted("roost.backends.libraries.onnx_genai", ("onnx",), _ONNX),
     **_hosted("roost.backends.libraries.toy", ("toy",), {"cpu": 1}),
 }

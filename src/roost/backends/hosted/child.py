@@ -3,7 +3,8 @@
     python -m roost.backends.hosted.child SOCKET_FD MODULE:LOADER
 
 It serves until its parent closes the socket. One thread reads and tokenises, another one computes,
-so that a long step delays no count of another prompt.
+so that a long step delays no count of another prompt. Of a library that schedules its runs itself
+there is a thread for each of them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import TypeAlias, cast
 
 import msgspec
 
-from roost.backends.hosted.engine import CannotLoad, Engine, Loader, VectorEngine
+from roost.backends.hosted.engine import (
+    CannotLoad,
+    Engine,
+    Loader,
+    ParallelEngine,
+    VectorEngine,
+)
 from roost.backends.hosted.frames import (
     VERSION,
     Broken,
@@ -38,7 +45,10 @@ from roost.backends.hosted.frames import (
     Word,
     pack,
 )
+from roost.backends.hosted.parallel import Parallel
 from roost.backends.hosted.rounds import Rounds
+
+AnyEngine: TypeAlias = Engine | ParallelEngine | VectorEngine
 
 READ_BYTES = 256 * 1024
 DEFECT = 70
@@ -98,7 +108,7 @@ class Questions:
             return self._waiting.pop(next(iter(self._waiting)))
 
 
-def tokenized(engine: Engine | VectorEngine, ask: Tokenize) -> Word:
+def tokenized(engine: AnyEngine, ask: Tokenize) -> Word:
     """Answer a question for tokens; what goes wrong is the asker's own answer."""
     try:
         lists = [tuple(engine.tokenize(piece, special=ask.special)) for piece in ask.pieces]
@@ -119,7 +129,7 @@ def embedded(engine: VectorEngine, ask: Embed) -> Word:
     return Embedded(ask.ask, size, data)
 
 
-def _loaded(load: Loader, order: Load, wire: Wire) -> Engine | VectorEngine | None:
+def _loaded(load: Loader, order: Load, wire: Wire) -> AnyEngine | None:
     try:
         engine = load(order, lambda part: wire.say(Loading(part)))
     except CannotLoad as error:
@@ -149,13 +159,17 @@ def serve(connection: socket.socket, load: Loader) -> None:
     if isinstance(engine, VectorEngine) and isinstance(first, Load) and first.mode == "embed":
         _serve_vectors(engine, orders, wire)
         return
-    rounds = Rounds(cast("Engine", engine), wire.send)
-    threading.Thread(target=_work, args=(rounds.forever,), daemon=True).start()
+    runs: Rounds | Parallel
+    if isinstance(engine, ParallelEngine):
+        runs = Parallel(engine, wire.send, _spawn)
+    else:
+        runs = Rounds(cast("Engine", engine), wire.send)
+        _spawn(runs.forever)
     for order in orders:
         if isinstance(order, Tokenize):
             wire.say(tokenized(engine, order))
         elif not isinstance(order, (Load, Embed)):
-            rounds.put(order)
+            runs.put(order)
 
 
 def _serve_vectors(engine: VectorEngine, orders: Iterator[Order], wire: Wire) -> None:
@@ -166,7 +180,7 @@ def _serve_vectors(engine: VectorEngine, orders: Iterator[Order], wire: Wire) ->
         while True:
             wire.say(embedded(engine, questions.take()))
 
-    threading.Thread(target=_work, args=(forever,), daemon=True).start()
+    _spawn(forever)
     for order in orders:
         if isinstance(order, Tokenize):
             wire.say(tokenized(engine, order))
@@ -176,9 +190,13 @@ def _serve_vectors(engine: VectorEngine, orders: Iterator[Order], wire: Wire) ->
             questions.cancel(order.run)
 
 
-def _work(forever: Callable[[], None]) -> None:
+def _spawn(work: Callable[[], None]) -> None:
+    threading.Thread(target=_work, args=(work,), daemon=True).start()
+
+
+def _work(work: Callable[[], None]) -> None:
     try:
-        forever()
+        work()
     except BaseException:
         # Half a runtime would answer questions and never a request.
         logging.getLogger(__name__).exception("the runtime ends")

@@ -1,6 +1,7 @@
 """VALUE: what a library's adapter does inside a hosted child.
 
-It is called by one thread, except for `tokenize`, which another one may call meanwhile.
+It is called by one thread, except for `tokenize`, which another one may call meanwhile, and for
+what a `ParallelEngine` streams.
 """
 
 from __future__ import annotations
@@ -41,6 +42,30 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class ParallelEngine(Protocol):
+    """A model in memory whose library has a scheduler of its own, which several runs are given to.
+
+    What it says of `loaded` and `tokenize` is the same as for an `Engine`.
+    """
+
+    @property
+    def loaded(self) -> Loaded:
+        """What it really has."""
+        ...
+
+    def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
+        """Tokenise a piece and add nothing; `special`: texts of special tokens become those."""
+        ...
+
+    def stream(self, job: Run) -> Running:
+        """Give the steps of a run, as `Engine.run` does, in a thread of the run's own.
+
+        Between two of them it waits for the library, which computes for all of them meanwhile.
+        """
+        ...
+
+
+@runtime_checkable
 class VectorEngine(Protocol):
     """A model in memory that makes vectors; what it says of `loaded` and `tokenize` is the same."""
 
@@ -66,5 +91,7 @@ class Bare(Protocol):
         ...
 
 
-Loader: TypeAlias = Callable[[Load, Callable[[float], None]], Engine | VectorEngine]
+Loader: TypeAlias = Callable[
+    [Load, Callable[[float], None]], Engine | ParallelEngine | VectorEngine
+]
 """Loads a model and tells how much of it, 0..1, is there; raises `CannotLoad`."""
