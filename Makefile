@@ -32,7 +32,7 @@ check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_layers.py tests/test_docs.py
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_layers.py tests/test_docs.py tests/test_guide.py
 	$(BIN)/codespell
 
 test: $(STAMP) ## the default test run, real model included

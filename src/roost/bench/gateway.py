@@ -174,7 +174,8 @@ def _timed(command: list[str]) -> float:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="roost bench gateway", description=__doc__)
+    about = (__doc__ or "").partition(": ")[2]
+    parser = argparse.ArgumentParser(prog="roost bench gateway", description=about)
     parser.add_argument("--long", action="store_true", help="more and longer blocks (minutes)")
     parser.add_argument("--rounds", type=int, help="rounds of A B … B A per load")
     parser.add_argument("--block-s", type=float, help="seconds per block")
