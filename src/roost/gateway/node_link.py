@@ -251,6 +251,8 @@ class NodeLink:
 
     def _deliver(self, message: FromNode) -> None:
         match message:
+            case Events() | Phase() | Refused() | Released():
+                self._on_stream(message, self._tickets[message.stream])
             case Hello():
                 self.node, self.instance = message.node, message.instance
                 self._listener.node_joined(self, message.name, message.instance)
@@ -261,8 +263,6 @@ class NodeLink:
                 told = self._asked.pop(message.job, None)
                 if told is not None:
                     told(message)
-            case Events() | Phase() | Refused() | Released():
-                self._on_stream(message, self._tickets[message.stream])
             case _:
                 raise AssertionError(f"the link machine delivered {type(message).__name__}")
 

@@ -31,7 +31,7 @@ import msgspec
 
 from roost.backends.base import Prepared, SavedState
 from roost.core.about import NodeAbout
-from roost.core.events import StreamEvent
+from roost.core.events import Delta, StreamEvent
 from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
 from roost.core.snapshots import ModelOffer, NodeStatus, PullView
 from roost.errors import Failure
@@ -190,7 +190,11 @@ class Agent:
         stream = self._desk.get(key)
         if stream is not None:
             self._workshop.on_event(stream, event, now)
-        return self._finish(now)
+        if not isinstance(event, Delta):
+            return self._finish(now)
+        # A token changes nothing that others wait for, and what time brings is due at a tick.
+        self._notice_own_sleep(now)
+        return self._outgoing.take()
 
     def on_closed(self, key: StreamKey, failure: Failure | None, now: float) -> list[Effect]:
         """The work of this stream has been left; `failure` is what leaving, or entering, raised."""
@@ -333,17 +337,14 @@ class Agent:
     def status(self) -> NodeStatus:
         """The node's report as of now."""
         offers = self._workshop.offers.values()
-        limit = self._settings.max_in_flight
-        if limit is None:
-            limit = max((offer.slots for offer in offers), default=0)
-        now = self._lived_at or 0.0
-        backend, room = self._settings.backend, self._settings.room
+        limit, slots = self._settings.max_in_flight, (offer.slots for offer in offers)
+        now, backend, room = self._lived_at or 0.0, self._settings.backend, self._settings.room
         lanes = self._workshop.residency.residences()
         return NodeStatus(
             models=tuple(self._judged(offer) for offer in offers),
             runtimes=tuple(runtime_view(r, self._workshop, backend, now) for r in lanes),
             in_flight=self._desk.in_flight(),
-            max_in_flight=limit,
+            max_in_flight=max(slots, default=0) if limit is None else limit,
             draining=self._draining,
             rss_bytes=self._rss_bytes,
             load_1m=self._load_1m,
@@ -360,7 +361,6 @@ class Agent:
 
     def statistics(self) -> AgentStatistics:
         """The agent at a glance."""
-        alive = [r for r in self._workshop.residency.residences() if r.runtime is not None]
         return AgentStatistics(
             opened=self._desk.opened,
             released=self._desk.released,
@@ -369,7 +369,7 @@ class Agent:
             in_flight=self._desk.in_flight(),
             links=len(self._outgoing.links),
             loads=self._workshop.loads,
-            runtimes=len(alive),
+            runtimes=sum(r.runtime is not None for r in self._workshop.residency.residences()),
             stalls=self._stalls.count,
             draining=self._draining,
             writing=self._workshop.sessions.writing,

@@ -60,6 +60,8 @@ UNSENDABLE = Failure("internal", "the backend said something that no link can ca
 def perform(hands: Hands, effect: Effect) -> None:
     """Do what one effect says."""
     match effect:
+        case Send():  # Nearly all are: one for each token.
+            send(hands, effect)
         case Load():
             load(hands, effect)
         case Look():
@@ -81,8 +83,6 @@ def perform(hands: Hands, effect: Effect) -> None:
             stop(hands, effect)
         case Pause():
             pause(hands, effect)
-        case Send():
-            send(hands, effect)
         case Park():
             hands.tasks.create_task(_park(hands, effect))
         case Restore():

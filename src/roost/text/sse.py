@@ -50,6 +50,8 @@ class SseParser:
 
         An event over the limit yields an `upstream_error` failure as the last item of all.
         """
+        if self._is_whole_event(data):
+            return [SseEvent(data[6:-2], "", self._id)]
         data = self._unmarked(data)
         if self._skip_lf and data:
             self._skip_lf = False
@@ -73,6 +75,19 @@ class SseParser:
     def finish(self) -> bool:
         """Say whether the stream ended inside an event, which a reader then has to discard."""
         return bool(self._head or self._line or self._data or self._event)
+
+    def _is_whole_event(self, data: bytes) -> bool:
+        """Whether this is one line of data and its end, with nothing before it: most pieces are."""
+        is_between = self._begun and not (self._skip_lf or self._line or self._data or self._event)
+        return (
+            is_between
+            and not (self._size or self._failed)
+            and data.startswith(b"data: ")
+            and data.find(b"\n") == len(data) - 2
+            and data.endswith(b"\n\n")
+            and b"\r" not in data
+            and len(data) - 2 <= self._max_event_bytes
+        )
 
     def _unmarked(self, data: bytes) -> bytes:
         """Drop the mark at the beginning; hold back what may be the first part of one."""

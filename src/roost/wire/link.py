@@ -188,14 +188,15 @@ class GatewayEnd:
             return []
         self._standing.say(message)
         match message:
+            case Credit():
+                if (guard := self._streams.get(message.stream)) is not None:
+                    guard.on_credit(message.messages)
             case Goodbye():
                 return [Send(message), Close(message.failure, again=message.again)]
             case Open():
                 assert message.stream > self._last_stream, "stream numbers only rise"
                 self._last_stream = message.stream
                 self._streams[message.stream] = StreamGuard(message.credit)
-            case Credit() if guard := self._streams.get(message.stream):
-                guard.on_credit(message.messages)
             case Cancel() if guard := self._streams.get(message.stream):
                 guard.cancelled = True
         return [Send(message)]

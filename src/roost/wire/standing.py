@@ -19,6 +19,8 @@ from roost.wire.messages import FromGateway, FromNode, Goodbye, Ping, Pong
 Alike: TypeAlias = list[Send[Ping | Pong] | Close]
 """What either end may ask for."""
 
+_ALIKE = (Ping, Pong, Goodbye)
+
 
 class Standing:
     """State of an end, and its sense of the other's life."""
@@ -55,6 +57,8 @@ class Standing:
         """Take a message that is legal; None where it is for the end to say what follows."""
         self._heartbeat.on_heard(now)
         self.state = self._side.hears[self.state, type(message)]
+        if not isinstance(message, _ALIKE):
+            return None
         match message:
             case Ping():
                 return [Send(Pong(message.seq))]

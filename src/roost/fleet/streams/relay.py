@@ -349,6 +349,8 @@ class Relay:
 
 def merged(events: Sequence[StreamEvent | Mark]) -> tuple[StreamEvent | Mark, ...]:
     """The same events with every run of deltas joined into one, in linear time."""
+    if len(events) == 1:
+        return (events[0],)
     out: list[StreamEvent | Mark] = []
     run: list[Delta] = []
     for event in events:

@@ -198,11 +198,11 @@ class StreamScribe:
         """Write what one effect asks for."""
         exchange, voice = self._exchange, self._voice
         match effect:
+            case Send():
+                self._send(turn, effect)
             case Commit():
                 exchange.start(200, [*self._manner.headers, *fact_headers(turn)])
                 exchange.write(self._started(turn) + voice.head())
-            case Send():
-                self._send(turn, effect)
             case KeepAlive():
                 exchange.write(voice.comment(effect.text))
             case Reject():

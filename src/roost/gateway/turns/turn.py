@@ -138,7 +138,9 @@ class Turn:
         self.missed = ""
         self.admitted_s: float | None = None
         self._spoke = False
-        self.spent = Usage()
+        self._spent = Usage()
+        # Tokens of the answer that are not counted in `_spent` yet.
+        self._said_tokens = 0
         self.arrived_s = self._loop.time()
         self.started_s: float | None = None
         self.first_text_s: float | None = None
@@ -158,6 +160,19 @@ class Turn:
         self._alarm = Alarm(self._loop, self._tick)
         self._patience: asyncio.TimerHandle | None = None
         self._slow = self._filling = False
+
+    @property
+    def spent(self) -> Usage:
+        """What was computed for it so far; also of answers whose end never comes."""
+        if self._said_tokens:
+            said = self._spent.completion_tokens + self._said_tokens
+            self._spent = msgspec.structs.replace(self._spent, completion_tokens=said)
+            self._said_tokens = 0
+        return self._spent
+
+    @spent.setter
+    def spent(self, spent: Usage) -> None:
+        self._spent, self._said_tokens = spent, 0
 
     @property
     def answer(self) -> str:
@@ -266,10 +281,11 @@ class Turn:
                     # on, all of their prompt counts.
                     whole = mode_for(self.request.prompt) != "generate"
                     done = event.prompt_tokens if whole else cached
-                    self._spend(prompt_tokens=done, cached_tokens=cached)
+                    spent = msgspec.structs.replace(self.spent, prompt_tokens=done)
+                    self.spent = msgspec.structs.replace(spent, cached_tokens=cached)
                 listener.started(self, event)
             case PrefillProgress() if not self._resumes:
-                self._spend(prompt_tokens=event.done)
+                self.spent = msgspec.structs.replace(self.spent, prompt_tokens=event.done)
             case Finished():
                 self.spent = self.relay.whole(event.usage)
                 self.finished = event
@@ -278,13 +294,9 @@ class Turn:
                 return event.failure
         return None
 
-    def _spend(self, **counts: int) -> None:
-        """Keep count of what was computed, for answers whose end never comes."""
-        self.spent = msgspec.structs.replace(self.spent, **counts)
-
     def _on_text(self, event: Delta, listener: Listener) -> None:
         self._answer.append(event.text)
-        self._spend(completion_tokens=self.spent.completion_tokens + event.tokens)
+        self._said_tokens += event.tokens
         now = self._loop.time()
         if not self._spoke:
             self._spoke = True
@@ -340,13 +352,6 @@ class Turn:
     def _carry_out(self, effect: RelayEffect) -> None:
         assert self._listener is not None, "a turn begins before anything happens to it"
         match effect:
-            case Grant():
-                self._listener.grant(self, effect.messages)
-            case Abandon():
-                self._listener.gone(self)
-                self._scribe.carry_out(self, effect)
-            case Seal():
-                self._seal()
             case Send() | KeepAlive():
                 self.sent_s = self._loop.time()
                 self._offer(effect)
@@ -355,6 +360,13 @@ class Turn:
                     self._written()
                 elif not self._slow and self._patience is None:
                     self._patience = self._loop.call_later(SLOW_CLIENT_S, self._on_slow)
+            case Grant():
+                self._listener.grant(self, effect.messages)
+            case Abandon():
+                self._listener.gone(self)
+                self._scribe.carry_out(self, effect)
+            case Seal():
+                self._seal()
             case _:
                 self._scribe.carry_out(self, effect)
 

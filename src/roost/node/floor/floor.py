@@ -92,11 +92,28 @@ class Floor:
             self.seating.sharing.on_started(stream, event.cached_tokens)
             if not stream.is_again:
                 self._began_at[stream.key] = now
-        self._count(stream, event, now)
-        self._learn(stream, event, now - self._moved_at)
+        live, has_prefill, is_paused = self._look()
+        self._count(stream, event, live, now)
+        if not is_paused:
+            self._learn(stream, event, now - self._moved_at)
         self._moved_at = now
-        self._has_prefill = any(s.stage == "prefill" for s in self.streams.values())
+        self._has_prefill = has_prefill
         self.slots.note(stream.use.slot, stream.held)
+
+    def _look(self) -> tuple[int, bool, bool]:
+        """Say how many decode, whether any is in prefill, and whether any that works is paused.
+
+        Once for every token of every stream: so all in one go.
+        """
+        live, has_prefill, is_paused = 0, False, False
+        for one in self.streams.values():
+            if one.stage == "decode":
+                live += 1
+            elif one.stage == "prefill":
+                has_prefill = True
+            if one.outbox.paused and one.is_working:
+                is_paused = True
+        return live, has_prefill, is_paused
 
     def on_resume(self, now: float) -> None:
         """A stream that was paused is read again, or has gone: the silence begins only here."""
@@ -160,10 +177,7 @@ class Floor:
     def _owes(self) -> bool:
         return any(s.is_working or s.phase == "preparing" for s in self.streams.values())
 
-    def _is_paused(self) -> bool:
-        return any(s.is_working and s.outbox.paused for s in self.streams.values())
-
-    def _count(self, stream: Stream, event: StreamEvent, now: float) -> None:
+    def _count(self, stream: Stream, event: StreamEvent, live: int, now: float) -> None:
         """Keep count of what the runtime did, also for streams of which nobody hears any more."""
         match event:
             case Delta():
@@ -171,14 +185,11 @@ class Floor:
                 first = stream.is_working and stream.generated == event.tokens
                 if first and began_at is not None:
                     self.vitals.on_prefill(stream.computed, now - began_at, now)
-                live = sum(one.stage == "decode" for one in self.streams.values())
                 self.vitals.on_tokens(event.tokens, live, now)
             case Failed(failure=failure) if failure.kind.fault is not Fault.CALLER:
                 self.vitals.on_failure()
 
     def _learn(self, stream: Stream, event: StreamEvent, step_s: float) -> None:
-        if self._is_paused():
-            return
         began_at = self._began_at.get(stream.key)
         if isinstance(event, Delta) and stream.generated == event.tokens and began_at is not None:
             self.seating.worth.on_prefill(stream.computed, self._moved_at + step_s - began_at)
