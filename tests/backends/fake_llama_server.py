@@ -109,22 +109,27 @@ class Server:
         self.answers: list[tuple[list[int], list[int]]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request."""
+        """Answer the requests of a connection, one after another."""
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, Gone):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            method, path, _ = head.split(" ", 2)
-            found = re.search(r"(?i)content-length: *(\d+)", head)
-            body = await reader.readexactly(int(found[1])) if found else b""
-            if path != "/health" and f"Bearer {self.key}\r\n" not in head:
-                reply(writer, 401, {"error": {"message": "Invalid API Key", "code": 401}})
-            elif not self.ready:
-                reply(writer, 503, self.loading)
-            elif (method, path) == ("POST", "/completion"):
-                await self.complete(json.loads(body), writer)
-            else:
-                reply(writer, *self.answer(method, path, json.loads(body or b"{}")))
-            await writer.drain()
+            while await self.answered(reader, writer):
+                await writer.drain()
         writer.close()
+
+    async def answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request, and say whether its connection is kept."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        method, path, _ = head.split(" ", 2)
+        found = re.search(r"(?i)content-length: *(\d+)", head)
+        body = await reader.readexactly(int(found[1])) if found else b""
+        if path != "/health" and f"Bearer {self.key}\r\n" not in head:
+            reply(writer, 401, {"error": {"message": "Invalid API Key", "code": 401}})
+        elif not self.ready:
+            reply(writer, 503, self.loading)
+        elif (method, path) == ("POST", "/completion"):
+            await self.complete(json.loads(body), writer)
+        else:
+            reply(writer, *self.answer(method, path, json.loads(body or b"{}")))
+        return "\r\nConnection: close\r\n" not in head
 
     def begun(self, prompt: list[int]) -> list[int] | None:
         """Give the rest of an answer of which the prompt ends in the beginning, as a model would.
@@ -239,12 +244,12 @@ class Server:
             return
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
+            b"Transfer-Encoding: chunked\r\nKeep-Alive: timeout=5, max=100\r\n\r\n"
         )
         async for message in completion.messages():
             if kind and message.get("tokens_predicted", 0) >= after:
                 await misbehave(kind, writer)
-                return
+                raise Gone
             await send(writer, message)
         writer.write(b"0\r\n\r\n")
 
@@ -358,7 +363,7 @@ def reply(writer: asyncio.StreamWriter, status: int, body: object) -> None:
     """Write a whole answer."""
     data = json.dumps(body).encode()
     head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
-    writer.write(head.encode() + b"\r\n\r\n" + data)
+    writer.write(head.encode() + b"\r\nKeep-Alive: timeout=5, max=100\r\n\r\n" + data)
 
 
 async def send(writer: asyncio.StreamWriter, message: Json) -> None:

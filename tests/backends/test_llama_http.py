@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from roost.backends.llama import http as llama_http
+from roost.backends.llama.connection import KEPT_MAX, Kept
 from roost.backends.llama.http import Exchange, Lost, Place
 
+Eventually = Callable[..., Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
@@ -215,3 +217,116 @@ async def test_a_server_waits_for_a_reader_that_does_not(tmp_path: Path) -> None
         assert max(map(len, [first, *rest])) < len(body) / 2
         assert first + b"".join(rest) == body
         exchange.drop()
+
+
+KEEPS = OK + b"Keep-Alive: timeout=5, max=100\r\n"
+
+
+class Keeping:
+    """A server that answers request after request on a connection, with what was prepared.
+
+    It closes a connection after so many answers that it has given on it.
+    """
+
+    def __init__(self, answer: bytes, most: int = 99) -> None:
+        self.answer = answer
+        self.most = most
+        self.connections = self.requests = 0
+        self.open = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        self.connections += 1
+        self.open += 1
+        try:
+            for _ in range(self.most):
+                await reader.readuntil(b"\r\n\r\n")
+                self.requests += 1
+                writer.write(self.answer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.open -= 1
+            writer.close()
+
+
+@asynccontextmanager
+async def keeping(
+    server: Keeping, folder: Path, eventually: Eventually
+) -> AsyncIterator[tuple[Place, Kept]]:
+    """Listen on a socket in `folder`; in the end nothing that was kept is left."""
+    kept = Kept()
+    async with await asyncio.start_unix_server(server.serve, str(folder / "s.sock")):
+        yield Place(str(folder / "s.sock"), 0, ""), kept
+        kept.close()
+        await eventually(lambda: server.open == 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "connections"),
+    [
+        (KEEPS + b"Content-Length: 2\r\n\r\nhi", 1),
+        (KEEPS + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", 1),
+        (KEEPS + b"Content-Length: 2\r\n\r\nhi, what nobody has asked for", 3),
+        (OK + b"Content-Length: 2\r\n\r\nhi", 3),
+    ],
+)
+async def test_a_connection_is_kept_for_the_next_request(
+    answer: bytes, connections: int, tmp_path: Path, eventually: Eventually
+) -> None:
+    """Where the server says that it keeps it, and nothing of the answer is left on it."""
+    server = Keeping(answer)
+    async with keeping(server, tmp_path, eventually) as (place, kept):
+        for _ in range(3):
+            found = await llama_http.call(place, "GET", "/x", timeout_s=5, kept=kept)
+            assert found == (200, b"hi")
+        assert (server.requests, server.connections) == (3, connections)
+
+
+async def test_a_kept_connection_that_was_closed_costs_nothing(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """A server may close one at any time: the request that meets that goes over another one."""
+    server = Keeping(KEEPS + b"Content-Length: 2\r\n\r\nhi", most=1)
+    async with keeping(server, tmp_path, eventually) as (place, kept):
+        for count in range(1, 6):
+            found = await llama_http.call(place, "GET", "/x", timeout_s=5, kept=kept)
+            assert found == (200, b"hi")
+            assert server.requests == count
+
+
+async def test_a_streamed_answer_is_left_before_its_end_has_come(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """Its connection is taken again once the end is there, and not before."""
+    head = KEEPS + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n"
+    for end, connections in ((b"", 2), (b"0\r\n\r\n", 1)):
+        folder = tmp_path / str(connections)
+        folder.mkdir()
+        server = Keeping(head + end)
+        async with keeping(server, folder, eventually) as (place, kept):
+            for _ in range(2):
+                exchange = Exchange(place, kept)
+                await exchange.send("GET", "/x")
+                await exchange.status()
+                pieces = exchange.pieces()
+                assert await anext(pieces) == b"hi"
+                await pieces.aclose()
+                exchange.leave()
+                exchange.drop()
+            assert server.connections == connections
+
+
+async def test_so_many_are_kept_and_no_more(tmp_path: Path, eventually: Eventually) -> None:
+    """Each takes a thread of the server; and after the end none is kept."""
+    server = Keeping(KEEPS + b"Content-Length: 2\r\n\r\nhi")
+    async with keeping(server, tmp_path, eventually) as (place, kept):
+        calls = (
+            llama_http.call(place, "GET", "/x", timeout_s=5, kept=kept) for _ in range(KEPT_MAX + 4)
+        )
+        await asyncio.gather(*calls)
+        await eventually(lambda: server.open == KEPT_MAX)
+        kept.close()
+        await eventually(lambda: server.open == 0)
+        await llama_http.call(place, "GET", "/x", timeout_s=5, kept=kept)
+        await eventually(lambda: server.open == 0)

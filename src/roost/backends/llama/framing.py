@@ -43,7 +43,8 @@ class Chunked:
             if size > PIECE_MAX_BYTES:
                 raise ValueError(TOO_LONG)
             if not size:
-                self.over, at = True, len(held)
+                end = held.find(b"\r\n\r\n", line)
+                self.over, at = end >= 0, (end + 4 if end >= 0 else at)
                 break
             start, end = line + 2, line + 4 + size
             if end > len(held):

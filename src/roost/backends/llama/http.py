@@ -1,7 +1,8 @@
 """SHELL: HTTP/1.1 to a server that computes, one request on one connection.
 
-A connection of its own for every request is what makes cancellation simple: closing it is the only
-message that such a server understands as "stop". To a child of ours connecting costs 50 µs.
+A connection has one request at a time, which is what makes cancellation simple: closing it is the
+only message that such a server understands as "stop". One whose answer has ended by itself may be
+kept for the next request, where the server does so too.
 
 Bytes are taken apart where they arrive. A task that waits for a body may leave a tap there, which
 then hears of each piece without the task: of a stream, that is every token.
@@ -13,19 +14,18 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 
+from roost.backends.llama.connection import Kept, Socket
 from roost.backends.llama.framing import NO_HTTP, TOO_LONG, Framing, framing_of
 
 HEAD_MAX_BYTES = 64 * 1024
-HELD_MAX_BYTES = 128 * 1024
-"""What comes while nobody reads, beyond which the server has to wait."""
-
 BODY_MAX_BYTES = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 10.0
 CUT_OFF = "its answer was cut off"
+CLOSE = "Connection: close\r\n"
 
 Tap: TypeAlias = Callable[[bytes], bool]
 """Told of a piece of a body; says whether it is to be told of the next."""
@@ -48,127 +48,69 @@ class Place(msgspec.Struct, frozen=True):
     tls: ssl.SSLContext | None = None
     base: str = ""
 
-    @property
-    def head(self) -> str:
-        """The headers that every request to it has."""
+    def head(self, *, kept: bool) -> str:
+        """The headers that every request to it has; `kept` says whether for one request alone."""
         name = "localhost" if self.socket else f"{self.host}:{self.port}"
         key = f"Authorization: Bearer {self.key}\r\n" if self.key else ""
-        return f"Host: {name}\r\nConnection: close\r\n{key}"
-
-
-class _Socket(asyncio.Protocol):
-    """A connection: what has come and is not read, and the one who waits for more of it."""
-
-    def __init__(self) -> None:
-        self.held = bytearray()
-        self.ended = False
-        self.transport: asyncio.Transport | None = None
-        self._defect: Exception | None = None
-        self._tap: Callable[[], bool] | None = None
-        self._reader: asyncio.Future[None] | None = None
-        self._room = asyncio.Event()
-        self._room.set()
-        self._is_paused = False
-
-    async def more(self, tap: Callable[[], bool] | None = None) -> None:
-        """Return once there is more than before, or nothing more comes.
-
-        With a `tap` only once that has said False to what came, or raised something.
-        """
-        if self._is_paused and self.transport is not None:
-            self._is_paused = False
-            self.transport.resume_reading()
-        if not self.ended:
-            self._reader, self._tap = asyncio.get_running_loop().create_future(), tap
-            try:
-                await self._reader
-            finally:
-                self._reader = self._tap = None
-        if self._defect is not None:
-            raise self._defect
-
-    async def write(self, data: bytes) -> None:
-        """Write, and wait until the server has taken most of it, or has gone."""
-        assert self.transport is not None, "it is connected"
-        self.transport.write(data)
-        await self._room.wait()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It stands."""
-        self.transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Let who waits have it; what nobody waits for is kept, up to a limit."""
-        self.held += data
-        if self._reader is None or self._reader.done():
-            if len(self.held) > HELD_MAX_BYTES and not self._is_paused and self.transport:
-                self._is_paused = True
-                self.transport.pause_reading()
-            return
-        try:
-            goes_on = self._tap is not None and self._tap()
-        except Exception as error:  # noqa: BLE001 - raised again to whoever reads
-            self._defect, goes_on = error, False
-        if not goes_on:
-            self._wake()
-
-    def eof_received(self) -> None:
-        """Nothing more comes, and nothing more is said."""
-        self._end()
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        """It is gone."""
-        self._end()
-
-    def pause_writing(self) -> None:
-        """The server does not read."""
-        self._room.clear()
-
-    def resume_writing(self) -> None:
-        """It does."""
-        self._room.set()
-
-    def _end(self) -> None:
-        self.ended = True
-        self._room.set()
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        return f"Host: {name}\r\n{'' if kept else CLOSE}{key}"
 
 
 class Exchange:
-    """One request and its answer. `close` in the end, whatever happens."""
+    """One request and its answer. `leave`, `close` or `drop` in the end, whatever happens.
 
-    def __init__(self, place: Place) -> None:
+    With `kept` its connection may be one of those, and become one.
+    """
+
+    def __init__(self, place: Place, kept: Kept | None = None) -> None:
         self._place = place
-        self._socket: _Socket | None = None
+        self._kept = kept
+        self._request = b""
+        self._is_reused = self._is_over = False
+        self._framing: Framing | None = None
+        self._socket: Socket | None = None
         self._headers: dict[str, str] | None = None
 
     async def send(self, method: str, path: str, body: bytes = b"") -> None:
         """Connect and send; raises `Lost`."""
         head = (
-            f"{method} {self._place.base}{path} HTTP/1.1\r\n{self._place.head}"
+            f"{method} {self._place.base}{path} HTTP/1.1\r\n"
+            f"{self._place.head(kept=self._kept is not None)}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
+        self._request = head.encode() + body
+        self._socket = self._kept.take() if self._kept is not None else None
+        self._is_reused = self._socket is not None
+        if self._socket is not None:
+            await self._socket.write(self._request)
+        else:
+            await self._send_anew()
+
+    async def _send_anew(self) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 self._socket = await self._connect()
-            await self._socket.write(head.encode() + body)
+            await self._socket.write(self._request)
         except (OSError, TimeoutError) as error:
             raise Lost("it cannot be connected to") from error
 
-    async def _connect(self) -> _Socket:
+    async def _connect(self) -> Socket:
         loop, place = asyncio.get_running_loop(), self._place
         if place.socket:
-            return (await loop.create_unix_connection(_Socket, place.socket))[1]
+            return (await loop.create_unix_connection(Socket, place.socket))[1]
         host = place.host.strip("[]")
-        return (await loop.create_connection(_Socket, host, place.port, ssl=place.tls))[1]
+        return (await loop.create_connection(Socket, host, place.port, ssl=place.tls))[1]
 
     async def status(self) -> int:
         """Read the head of the answer and return its status; raises `Lost`."""
-        head = await self._head()
+        try:
+            head = await self._head()
+        except Lost:
+            if not self._is_reused or self._connected().held:
+                raise
+            # The server has closed it in the meantime, before it has read this.
+            self._is_reused = False
+            await self._send_anew()
+            head = await self._head()
         try:
             first, *lines = head.decode("latin-1").split("\r\n")
             pairs = (line.partition(":") for line in lines)
@@ -186,7 +128,7 @@ class Exchange:
         """
         socket = self._connected()
         try:
-            framing = framing_of(self._headers or {})
+            framing = self._framing = framing_of(self._headers or {})
             tapped = _Tapped(framing, socket.held, tap)
             while True:
                 piece = framing.take(socket.held)
@@ -229,10 +171,22 @@ class Exchange:
         finally:
             self.drop()
 
+    def leave(self) -> None:
+        """Let go of a connection of whose answer at most the end is to come."""
+        keeps = self._kept is not None and "keep-alive" in (self._headers or {})
+        framing = self._framing
+        if not keeps or framing is None or framing.ends_with_it or self._is_over:
+            self.drop()
+            return
+        assert self._kept is not None
+        self._is_over = True
+        self._kept.give(self._connected(), framing)
+
     def drop(self) -> None:
-        """Drop the connection at once, with whatever is still unsent."""
-        if self._socket and self._socket.transport:
-            self._socket.transport.abort()
+        """Drop the connection at once, with whatever is still unsent, unless it was left before."""
+        if self._socket is not None and not self._is_over:
+            self._is_over = True
+            self._socket.abort()
 
     async def _head(self) -> bytes:
         socket = self._connected()
@@ -246,7 +200,7 @@ class Exchange:
         del socket.held[: end + 4]
         return head
 
-    def _connected(self) -> _Socket:
+    def _connected(self) -> Socket:
         assert self._socket is not None, "a request is sent before its answer is read"
         return self._socket
 
@@ -269,15 +223,22 @@ class _Tapped:
 
 
 async def call(
-    place: Place, method: str, path: str, body: bytes = b"", *, timeout_s: float
+    place: Place,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    *,
+    timeout_s: float,
+    kept: Kept | None = None,
 ) -> tuple[int, bytes]:
     """Make a request and read the whole answer; raises `Lost`, also after `timeout_s`."""
-    exchange = Exchange(place)
+    exchange = Exchange(place, kept)
     try:
         async with asyncio.timeout(timeout_s):
             await exchange.send(method, path, body)
-            status = await exchange.status()
-            return status, await exchange.body()
+            status, found = await exchange.status(), await exchange.body()
+        exchange.leave()
+        return status, found
     except TimeoutError as error:
         raise Lost("it did not answer in time") from error
     finally:

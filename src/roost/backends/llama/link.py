@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from roost.backends.llama import http as llama_http
+from roost.backends.llama.connection import Kept
 from roost.backends.llama.http import Lost, Place
 from roost.backends.processes.child import Child
 from roost.errors import Failure, RoostError
@@ -46,6 +47,7 @@ class Link:
     def __init__(self, child: Child, place: Place) -> None:
         self.child = child
         self.place = place
+        self.kept = Kept()
         self.stopping = False
 
     @property
@@ -72,7 +74,7 @@ class Link:
         """Make a request, POST where there is a body, and decode the answer; raises `Lost`."""
         method = "GET" if body is None else "POST"
         status, data = await llama_http.call(
-            self.place, method, path, body or b"", timeout_s=CALL_TIMEOUT_S
+            self.place, method, path, body or b"", timeout_s=CALL_TIMEOUT_S, kept=self.kept
         )
         if status != 200:
             raise Lost(f"status {status}")

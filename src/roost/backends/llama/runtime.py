@@ -224,6 +224,7 @@ class LlamaRuntime:
     async def stop(self, grace_s: float) -> None:
         """End the process and leave no file behind; idempotent."""
         self._link.stopping = True
+        self._link.kept.close()
         try:
             if self._renderer:
                 await self._renderer.close()
@@ -232,6 +233,7 @@ class LlamaRuntime:
 
     def _clean_up(self) -> None:
         """Leave nothing of a server that has ended, whether anybody stops it or not."""
+        self._link.kept.close()
         remove_folder(self._folder)
         if self._settings.state_folder:
             remove_folder(Path(self._settings.state_folder))
