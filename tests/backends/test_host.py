@@ -6,16 +6,18 @@ import asyncio
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
-from roost.backends.hosted.host import Hosted
+from roost.backends.hosted.host import Hosted, with_huge_pages
+from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.libraries.toy import LIBRARY
 from roost.core.request import GenerateRequest, Sampling, TextPrompt
 from roost.errors import RoostError
 from roost.gateway.loop import run
 from roost.testing.conformance import Subject
 from tests.backends.subjects import MODEL, toy
-from tests.children import living
+from tests.children import living, seen
 from tests.conftest import Eventually
 
 
@@ -91,6 +93,34 @@ async def test_a_start_that_nobody_waits_for_leaves_no_process(
         await eventually((tmp_path / "runtime.log").exists)
         starting.cancel()
     assert living() == []
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ("", "glibc.malloc.hugetlb=1"),
+        ("glibc.malloc.check=1", "glibc.malloc.check=1:glibc.malloc.hugetlb=1"),
+        ("glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=0"),
+    ],
+)
+def test_huge_pages_are_asked_for_unless_an_operator_has_said_which(own: str, told: str) -> None:
+    """Whatever else is tuned stays so."""
+    assert with_huge_pages(own) == told
+
+
+@pytest.mark.slow
+async def test_a_child_is_told_of_huge_pages(tmp_path: Path) -> None:
+    """And keeps the rest of what a child is told."""
+    subject = toy(tmp_path)
+    runtime = await subject.backend.start(
+        subject.key, subject.manifest, subject.settings, lambda _: None
+    )
+    assert isinstance(runtime, HostedRuntime)
+    shim = psutil.Process(runtime.pid)
+    (environ,) = seen(shim.children(), lambda child: child.environ())
+    await runtime.stop(5.0)
+    assert "glibc.malloc.hugetlb=" in environ["GLIBC_TUNABLES"]
+    assert environ["HF_HUB_OFFLINE"] == "1"
 
 
 @pytest.mark.slow

@@ -26,12 +26,14 @@ import msgspec
 
 from roost.backends.base import Prepared, SlotUse, StartSettings
 from roost.backends.hosted.frames import Load
+from roost.backends.hosted.host import TUNABLES, with_huge_pages
 from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.registry import HOSTED, library, look, make, traits
 from roost.bench.bare import Work
 from roost.bench.claims import Check, Report, at_least, table
 from roost.bench.numbers import Ratio, calibration, interleaved, ratio_of_medians
 from roost.bench.processes import cpu_s
+from roost.config.read import read_environment
 from roost.core.events import Finished
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, Sampling, TokensPrompt
@@ -46,11 +48,17 @@ BAR = 0.95
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """How often A B B A is played, how long an answer is, and with how many threads."""
+    """How often A B B A is played, how long an answer is, and with how many threads.
+
+    Both are started `starts` times: two equal processes differ by a tenth, by where in memory their
+    weights have come to lie. `alike` gives the library alone what else a host gives its child.
+    """
 
     rounds: int = 3
     tokens: int = 64
     threads: int = 1
+    starts: int = 3
+    alike: bool = False
 
 
 class Both(NamedTuple):
@@ -91,8 +99,16 @@ async def started(model: Manifest, backend: str, setup: Setup) -> AsyncIterator[
         runtime = await make(backend).start(key, model, settings, lambda _: None)
         assert isinstance(runtime, HostedRuntime), "nothing else is measured here"
         # In a session of its own, as the host is: schedulers share a busy machine out by sessions.
+        environ = read_environment()
+        if setup.alike:
+            environ[TUNABLES] = with_huge_pages(environ.get(TUNABLES, ""))
         bare = await asyncio.create_subprocess_exec(
-            *argv, stdin=pipe, stdout=pipe, limit=LINE_MAX_BYTES, start_new_session=True
+            *argv,
+            stdin=pipe,
+            stdout=pipe,
+            limit=LINE_MAX_BYTES,
+            start_new_session=True,
+            env=environ,
         )
         try:
             await _asked(bare, Load(model.path, CTX, STREAMS, BATCH, setup.threads, "cpu"))
@@ -207,8 +223,12 @@ async def measure(models: Sequence[Manifest], setup: Setup) -> list[Report]:
     for model in models:
         for name in HOSTED:
             if model.format in _formats(name):
-                async with started(model, name, setup) as both:
-                    reports.append(judged(model, name, await compared(both, setup)))
+                blocks: dict[str, list[Block]] = {}
+                for _ in range(setup.starts):
+                    async with started(model, name, setup) as both:
+                        for who, more in (await compared(both, setup)).items():
+                            blocks.setdefault(who, []).extend(more)
+                reports.append(judged(model, name, blocks))
     return reports
 
 
@@ -233,9 +253,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--alike", action="store_true", help="huge pages for the library alone too")
     arguments = parser.parse_args(argv)
     models = ModelStore(Home.open(Path(arguments.home))).list()
-    setup = Setup(arguments.rounds, arguments.tokens, arguments.threads)
+    wanted = vars(arguments)
+    setup = Setup(**{name: wanted[name] for name in Setup.__struct_fields__})
     before_ms = calibration(perf_counter)
     reports = asyncio.run(measure(models, setup))
     if not reports:

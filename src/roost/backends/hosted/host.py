@@ -16,10 +16,13 @@ from roost.backends.hosted.frames import FRAMES
 from roost.backends.hosted.hosting import Guest, begin
 from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.looking import library_found
+from roost.config.read import read_environment
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
 
 CHILD = "roost.backends.hosted.child"
+TUNABLES = "GLIBC_TUNABLES"
+HUGE_PAGES = "glibc.malloc.hugetlb"
 
 
 class Hosted:
@@ -50,9 +53,21 @@ class Hosted:
         if not found.usable:
             what = f"{self._library.title} is not installed. Type: {found.command}"
             raise fail("load_failed", what)
-        guest = Guest(self._argv, FRAMES, manifest.path, self.capabilities)
+        environ = {TUNABLES: with_huge_pages(read_environment().get(TUNABLES, ""))}
+        guest = Guest(self._argv, FRAMES, manifest.path, self.capabilities, environ)
         return await begin(guest, key, manifest, settings, on_progress)
 
     def _argv(self, descriptor: int) -> tuple[str, ...]:
         # -P: whatever lies in the working directory is not ours to import.
         return (sys.executable, "-P", "-m", CHILD, str(descriptor), self._library.loader)
+
+
+def with_huge_pages(tunables: str) -> str:
+    """Ask Linux for huge pages under all that is allocated, unless an operator has said which.
+
+    A token reads every weight once: with pages of 4 KB a fifth of its time is looking up where they
+    are. It is a hint; other systems do not know the variable.
+    """
+    if HUGE_PAGES in tunables:
+        return tunables
+    return ":".join(filter(None, (tunables, f"{HUGE_PAGES}=1")))

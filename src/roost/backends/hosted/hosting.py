@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from roost.backends.base import StartSettings
 from roost.backends.hosted.frames import Load, Loaded, Spelling
 from roost.backends.hosted.link import HostLink
 from roost.backends.hosted.runtime import HostedRuntime, Owned
-from roost.backends.processes.child import Program
+from roost.backends.processes.child import UNFETCHING, Program
 from roost.backends.processes.child import start as start_child
 from roost.backends.processes.loading import guessed_part
 from roost.backends.rendering.renderer import Renderer, renderer_for
+from roost.config.read import read_environment
 from roost.core.engine import lack
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
@@ -25,13 +26,14 @@ POLL_S = 0.25
 class Guest(NamedTuple):
     """What is hosted: its command for the descriptor of its socket, and how it writes words.
 
-    `path` is what it is told to load.
+    `path` is what it is told to load, `environ` is added to what every child gets.
     """
 
     argv: Callable[[int], tuple[str, ...]]
     spelling: Spelling
     path: str
     capabilities: Capabilities
+    environ: Mapping[str, str] = {}
 
 
 async def begin(
@@ -81,6 +83,7 @@ async def _begun(
         program = Program(
             guest.argv(theirs.fileno()),
             settings.log_path,
+            env={**read_environment(), **UNFETCHING, **guest.environ},
             inherited=theirs.fileno(),
             memory_max_bytes=settings.memory_max_bytes,
             log_max_bytes=settings.log_max_bytes,

@@ -6,7 +6,7 @@ logits are looked at, and the next one is drawn as for every other library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,11 @@ PROVIDERS = {
     "webgpu": "WebGPU",
 }
 """Devices by the names that the library has for them, where those are other ones."""
+
+
+SHARING = {"session.intra_op.allow_spinning": "0"}
+"""Threads of this library spin while they wait for each other, which costs the cores of whoever
+else is on the machine, and with two of them brings nothing."""
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -121,7 +126,7 @@ def load(order: Load, on_progress: Callable[[float], None]) -> OnnxGenaiEngine:
     """Load a folder; see `host_engine.Loader`."""
     on_progress(0.05)
     try:
-        model, told = _model(order)
+        model, told = _model(order, SHARING)
         on_progress(0.9)
         return OnnxGenaiEngine(model, told, order)
     except RuntimeError as error:
@@ -159,7 +164,9 @@ def bare(order: Load) -> Bare:
     return say
 
 
-def _model(order: Load) -> tuple[onnxruntime_genai.Model, GenaiConfig]:
+def _model(
+    order: Load, options: Mapping[str, str] = {}
+) -> tuple[onnxruntime_genai.Model, GenaiConfig]:
     import onnxruntime_genai as library
 
     library.disable_telemetry_events()
@@ -173,8 +180,7 @@ def _model(order: Load) -> tuple[onnxruntime_genai.Model, GenaiConfig]:
         config.clear_providers()
     if order.device not in {"", "cpu"}:
         config.append_provider(PROVIDERS.get(order.device, order.device))
-    if order.threads:
-        options = {"intra_op_num_threads": order.threads}
-        wanted = {"model": {"decoder": {"session_options": options}}}
-        config.overlay(msgspec.json.encode(wanted).decode())
+    threads = {"intra_op_num_threads": order.threads} if order.threads else {}
+    wanted = {"model": {"decoder": {"session_options": {**threads, **options}}}}
+    config.overlay(msgspec.json.encode(wanted).decode())
     return library.Model(config), told
