@@ -219,17 +219,22 @@ def _told(ratio: Ratio) -> str:
 
 async def measure(models: Sequence[Manifest], setup: Setup) -> list[Report]:
     """Compare every model, one after the other."""
-    reports = []
-    for model in models:
-        for name in HOSTED:
-            if model.format in _formats(name):
-                blocks: dict[str, list[Block]] = {}
-                for _ in range(setup.starts):
-                    async with started(model, name, setup) as both:
-                        for who, more in (await compared(both, setup)).items():
-                            blocks.setdefault(who, []).extend(more)
-                reports.append(judged(model, name, blocks))
-    return reports
+    return [
+        judged(model, name, await _blocks(model, name, setup))
+        for model in models
+        for name in HOSTED
+        if model.format in _formats(name)
+    ]
+
+
+async def _blocks(model: Manifest, backend: str, setup: Setup) -> dict[str, list[Block]]:
+    """Give the blocks of all starts."""
+    blocks: dict[str, list[Block]] = {}
+    for _ in range(setup.starts):
+        async with started(model, backend, setup) as both:
+            for who, more in (await compared(both, setup)).items():
+                blocks.setdefault(who, []).extend(more)
+    return blocks
 
 
 def _formats(backend: str) -> tuple[str, ...]:
