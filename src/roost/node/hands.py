@@ -69,8 +69,9 @@ class Hands:
         self.links: dict[int, Pump[FromNode, FromGateway]] = {}
 
     async def tell(self, report: Report) -> None:
-        """Give the agent a report, waiting for room in the inbox."""
-        await self._inbox.put(report)
+        """Give the agent a report: at once if nothing is before it, or waiting for room."""
+        if not self.at_once(report):
+            await self._inbox.put(report)
 
     def offer(self, report: Report) -> Awaitable[None] | None:
         """Give the agent a report; without room in the inbox, give back what waits for some."""

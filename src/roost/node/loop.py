@@ -189,7 +189,8 @@ class NodeLoop:
         """
         if self._over.is_set():
             return self._idle.is_set()
-        await self._hands.tell(self._drain)
+        # Through the inbox: whoever writes has to see that this is the way to the end.
+        await self._inbox.put(self._drain)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace_s)
         drained = self._idle.is_set()
