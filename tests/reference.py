@@ -13,6 +13,7 @@ from roost.errors import REASONS, Fault
 from roost.observe.names import EVENTS, METRICS
 from tests.commands import Command, Entry, commands, described
 from tests.source import ROOT
+from tests.system1_names import EVENT_TWINS, METRIC_TWINS, Twin
 
 _INTRODUCTION = """\
 # Errors
@@ -66,7 +67,25 @@ def observed_markdown() -> str:
     """Render the list of metrics and the list of log events."""
     rows = [f"| `{m.name}` | {m.shape} | {', '.join(m.labels)} | {m.meaning} |\n" for m in METRICS]
     events = [f"| `{event}` | {meaning} |\n" for event, meaning in EVENTS.items()]
-    return "".join([_OBSERVED, *rows, "\n| event | meaning |\n|---|---|\n", *events])
+    named = [_NAMED, *_twins("event", EVENT_TWINS), *_twins("metric", METRIC_TWINS)]
+    return "".join([_OBSERVED, *rows, "\n| event | meaning |\n|---|---|\n", *events, *named])
+
+
+_NAMED = """
+## Names of system 1
+
+Whoever knows system 1 by its log finds here which line or metric of roost says the same.
+`request` is in every line of a request on its way, at the gateway and at its node; `session` is in
+those of conversations, and `node` once one was chosen. What `session` names is a word made of a
+secret of the gateway's: the same in all its lines, and nobody can tell from it what was said.
+Lines of a single request are written at level `debug`, but for its end, its client's slowness and
+what went wrong.
+"""
+
+
+def _twins(what: str, twins: dict[str, Twin]) -> list[str]:
+    head = f"\n| {what} of system 1 | ours | told apart by |\n|---|---|---|\n"
+    return [head, *(f"| `{name}` | `{twin.ours}` | {twin.by} |\n" for name, twin in twins.items())]
 
 
 _CAPABILITIES = """\

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import msgspec
 import pytest
@@ -30,6 +31,8 @@ from tests.gateway.fake_worker import (
     whole,
     working,
 )
+from tests.gateway.test_fleet_gateway import idle
+from tests.gateway.test_lines import lines_of
 
 PREFILL, DECODE = "/worker/prefill", "/worker/decode"
 
@@ -135,10 +138,18 @@ async def test_a_chunk_border_may_be_anywhere() -> None:
         assert text(await say(stage, "hi")) == "Grüße an\ndich"
 
 
-async def test_a_gap_in_the_numbers_is_noticed() -> None:
-    """The answer ends in an error, the session is removed, and the gap is in the log."""
+async def test_a_gap_in_the_numbers_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer ends in an error, the session is removed, and the gap is in the log.
+
+    So is a worker that does not remove it when it is told to.
+    """
+    told: list[str] = []
 
     def holey(worker: FakeWorker, asked: Asked) -> bytes | None:
+        if asked.method == "DELETE" and not told:
+            told.append(asked.session)
+            worker.sessions.clear()
+            return whole(500)
         gap = chunked(token("a", 0), token("c", 2))
         return gap if asked.path == DECODE else polite(worker, asked)
 
@@ -148,6 +159,11 @@ async def test_a_gap_in_the_numbers_is_noticed() -> None:
         assert text(reply) == "a"
         assert last(reply)["error"] == "Worker decode failed"
         await until(lambda: not worker.sessions, what="the session is removed")
+        await until(partial(idle, stage), what="its place is free")
+    gap, kept = lines_of(capsys, "stream_sequence_gap", "worker_session_not_removed")
+    assert (gap["wanted"], gap["got"], gap["session"]) == (1, 2, told[0])
+    assert gap["request"] == reply.headers["x-roost-request-id"]
+    assert (kept["session"], kept["status"], kept["worker"]) == (told[0], 500, "w-a")
 
 
 def deaf(_worker: FakeWorker, asked: Asked) -> bytes | None:

@@ -21,6 +21,7 @@ from tests.gateway.conftest import SETTINGS, Stage, ask, staged
 from tests.gateway.puppet import Puppet, status
 from tests.gateway.test_continuity import HELD, holding
 from tests.gateway.test_infer import PATH, infer, joined, texts, turn
+from tests.gateway.test_lines import lines_of
 
 QUICK = HandoverSettings(look_s=0.02, retry_s=0.05)
 TALKS = ("c0", "c1", "c2", "c3", "c4")
@@ -102,13 +103,19 @@ async def test_a_turn_that_comes_meanwhile_waits_for_it(stage: Stage) -> None:
     assert (reply.status, reply.headers["x-roost-placement"]) == (200, "moved(home_drained)")
 
 
-async def test_who_cannot_be_moved_is_tried_again_and_then_left(stage: Stage) -> None:
+async def test_who_cannot_be_moved_is_tried_again_and_then_left(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A conversation that nobody takes holds the drain up for a while, and is rebuilt later."""
     a, b = stage.nodes
     b.on_open = lambda opened: b.refuse(opened.stream, Failure("internal", "broken"))
     _drain(stage)
     await until(lambda: a.vacant == [True], what="the node is told all the same")
     assert _moved(stage, "failed")() >= QUICK.tries * len(TALKS)
+    told = lines_of(capsys, "conversation_not_moved")
+    assert len(told) == _moved(stage, "failed")()
+    assert {line["reason"] for line in told} == {"internal"}
+    assert len({line["session"] for line in told}) == len(TALKS)
     assert _moved(stage)() == 0
 
 

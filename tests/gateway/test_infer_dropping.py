@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import msgspec
+import pytest
 
 from roost.core.events import Delta, Finished, Started, Usage
 from roost.gateway.conversations.infer import InferSettings
@@ -12,9 +13,12 @@ from roost.store.conversations.journal import Journal, JournalSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, ask, staged
 from tests.gateway.test_infer import PATH, RELAY, events, saying, texts, turn
+from tests.gateway.test_lines import lines_of
 
 
-async def test_a_slow_reader_may_have_the_oldest_dropped() -> None:
+async def test_a_slow_reader_may_have_the_oldest_dropped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """With drop_oldest the stream goes on: `seq` has the gap, the last event counts it."""
     relay = msgspec.structs.replace(RELAY, buffer_events=8, on_full="drop_oldest")
     settings = msgspec.structs.replace(SETTINGS, infer=InferSettings(relay=relay))
@@ -46,6 +50,8 @@ async def test_a_slow_reader_may_have_the_oldest_dropped() -> None:
         assert last["seq"] == 200
         assert last["reason"] == "length"
         request = reply.headers["x-roost-request-id"]
+        (overflow,) = lines_of(capsys, "stream_buffer_overflow")
+        assert overflow["request"] == request
         await until(lambda: not mind.turns, what="it is over")
         receipt = await ask(stage.port, "GET", f"/roost/v1/requests/{request}")
         assert (receipt.json()["outcome"], receipt.json()["dropped"]) == (

@@ -87,8 +87,11 @@ async def _rig(settings: AgentSettings = SETTINGS, *, poured: bool = False) -> A
 
 
 @BOTH_WAYS
-async def test_a_request_is_answered(eventually: Eventually, poured: bool) -> None:
-    """From an absent model to the last event and a free slot, over the link."""
+async def test_a_request_is_answered(
+    eventually: Eventually, poured: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From an absent model to the last event and a free slot, over the link and in the log."""
+    logs.configure("debug", "json")
     async with _rig(poured=poured) as rig:
         one = rig.gateway.ask("hello world")
         await eventually(lambda: rig.gateway.all_released(one))
@@ -97,6 +100,10 @@ async def test_a_request_is_answered(eventually: Eventually, poured: bool) -> No
         assert rig.gateway.events[one][0] == Started(2, 0, 0)
         assert rig.gateway.events[one][-1] == Finished("stop", Usage(2, 0, 2))
         assert rig.is_at_rest()
+        said = [msgspec.json.decode(line) for line in capsys.readouterr().err.splitlines()]
+        runs = [line for line in said if line["event"].startswith("run_")]
+        assert [line["event"] for line in runs] == ["run_started", "run_first_text", "run_ended"]
+        assert len({line["request"] for line in runs}) == 1
         status = rig.gateway.status
         assert status is not None
         await eventually(lambda: bool(rig.gateway.status and rig.gateway.status.runtimes))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from roost.core.ids import ModelId, TenantId
+from roost.core.request import Sampling
 from roost.core.snapshots import ModelOffer
-from roost.dialects.system1.worker import PrefillAsked
-from roost.node.worker.desk import DeskSettings, WorkerDesk
+from roost.dialects.system1.worker import DecodeAsked, PrefillAsked
+from roost.node.worker.desk import DeniedError, DeskSettings, WorkerDesk
 from roost.node.worker.link import WorkerLink
 from roost.node.worker.table import WorkerLimits, WorkerSession, WorkerTable
 from roost.observe import logs
@@ -84,3 +86,29 @@ async def test_whoever_is_cancelled_leaves_what_is_to_be_forgotten_to_the_next()
     table.settle(another, 1.0)
     assert await desk.remove(ME, "another")
     assert sorted(forgotten) == sorted([*tenants, another.tenant])
+
+
+async def test_what_is_denied_is_in_the_log_in_system_1s_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A turn and an answer of sessions that are not there, by name and reason."""
+
+    async def forget(tenant: TenantId) -> None:
+        """Nothing is ever there to forget."""
+        raise AssertionError(tenant)
+
+    _, far = memory_pair()
+    link = WorkerLink(far)
+    link.up.set()
+    desk = WorkerDesk(WorkerTable(WorkerLimits()), link, forget, DeskSettings(), logs.get())
+    with pytest.raises(DeniedError):
+        await desk.prefill(ME, PrefillAsked("one", "hush", MODEL, 9, "continue"))
+    with pytest.raises(DeniedError):
+        async with desk.decode(ME, DecodeAsked("two", 9, Sampling(), ())):
+            pass
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(one["event"], one["session"], one["what"], one["reason"]) for one in said] == [
+        ("worker_denied", "one", "prefill", "session_gone"),
+        ("worker_denied", "two", "decode", "session_gone"),
+    ]
+    assert "hush" not in repr(said)

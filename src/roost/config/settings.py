@@ -100,6 +100,8 @@ class Settings(NamedTuple):
     receipts_ttl_s: float
     telemetry_active: int
     telemetry_recent: int
+    scaling_target_share: float
+    scaling_calm_s: float
     otel_endpoint: str
     otel_share: float
     runtime_start_timeout_s: float

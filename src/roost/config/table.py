@@ -146,6 +146,12 @@ _ROWS: tuple[Setting, ...] = (
     Setting("telemetry.active", 128, "requests", "That run, and are shown at once.", least=1),
     Setting("telemetry.recent", 64, "requests", "That ended last, and are still shown.", least=1),
     Setting(
+        *("scaling.target_share", 0.8, "", "Of slots that are to be in use, on average."),
+        least=0.05,
+        most=1,
+    ),
+    _seconds("scaling.calm_s", 300, "That fewer nodes would have done, until fewer are wanted."),
+    Setting(
         "otel.endpoint", "", "", "Collector of traces, http://HOST:4318; empty: none are sent."
     ),
     Setting("otel.share", 1.0, "", "Of requests that are traced unless their caller says.", most=1),

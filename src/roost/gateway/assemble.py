@@ -17,6 +17,7 @@ from roost.fleet.nodes.handover import HandoverSettings
 from roost.fleet.settings import FleetSettings, followed
 from roost.fleet.streams.idempotency import IdempotencySettings
 from roost.fleet.streams.stream_log import ReattachSettings
+from roost.fleet.watching.scaling import ScalingSettings
 from roost.fleet.watching.telemetry import TelemetrySettings
 from roost.gateway.conversations.archive import Archive, ArchiveSettings
 from roost.gateway.conversations.compactor import Compactor
@@ -83,6 +84,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     handover: HandoverSettings = HandoverSettings()
     guests: GuestSettings = GuestSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    scaling: ScalingSettings = ScalingSettings()
     tracing: TracingSettings = TracingSettings()
     limiter: LimiterSettings = LimiterSettings()
     origins: tuple[str, ...] = ()
@@ -123,7 +125,8 @@ class Gateway:
         coordinator = Coordinator(settings.fleet, dice)
         limiter = Limiter(settings.limiter, self.metrics)
         limiter.allowances.aliases = settings.generation.aliases
-        self.mind = Mind(coordinator, self.metrics, self._log, settings.telemetry, limiter)
+        watched = settings.telemetry, limiter, settings.scaling
+        self.mind = Mind(coordinator, self.metrics, self._log, *watched)
         self.mind.traces = open_traces(settings.tracing, self.metrics)
         # From here on what is said of the fleet is kept for those who look on.
         self._log = self.mind.log
@@ -139,7 +142,9 @@ class Gateway:
         self._generation = Generation(
             self.mind, self._tasks, settings.generation, lifelines, identity, self._responses
         )
-        self._compactor = Compactor(self.mind, self._archive, settings.infer.compaction)
+        self._compactor = Compactor(
+            self.mind, self._archive, settings.infer.compaction, identity.label
+        )
         self.infer = Infer(
             self.mind, self._archive, settings.infer, lifelines, identity, self._compactor
         )

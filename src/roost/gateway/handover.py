@@ -89,6 +89,7 @@ class Handovers:
     def _begin(self, move: Move, whole: tuple[TenantId, KeptConversation] | Failure | None) -> None:
         if not isinstance(whole, tuple) or not whole[1].turns:
             self._count("nothing_kept")
+            self._not_moved(move, "nothing_kept")
             self._ended(move.job, None, kept=False)
             return
         tenant, kept = whole
@@ -130,7 +131,14 @@ class Handovers:
             tokens = min(move.pin.tokens or computed, computed)
             pin = Pin(turn.dispatch.node, turn.request.model, tokens)
             self._archive.repin(move.key, pin)
-            self._mind.log.debug("conversation_moved", node=move.pin.node, to=pin.node)
+            session = self._infer.label(move.key)
+            self._mind.log.debug(
+                "conversation_moved", session=session, node=move.pin.node, to=pin.node
+            )
+        else:
+            ended = turn.ended_by
+            why = str(turn.relay.outcome) if ended is None else ended.reason
+            self._not_moved(move, why)
         self._count("failed" if pin is None else "moved")
         # The next turn would find the place taken that holds its own KV.
         self._mind.when_free(turn, RELEASE_WAIT_S, partial(self._ended, move.job, pin))
@@ -143,6 +151,12 @@ class Handovers:
             effects = self._machine.on_nothing_kept(job, now)
         self._infer.on_worked(effects)
         self._look()
+
+    def _not_moved(self, move: Move, why: str) -> None:
+        session = self._infer.label(move.key)
+        self._mind.log.info(
+            "conversation_not_moved", session=session, node=move.pin.node, reason=why
+        )
 
     def _count(self, outcome: str) -> None:
         self._mind.metrics("roost_handovers_total", outcome).inc()

@@ -18,12 +18,14 @@ import msgspec
 from roost.fleet.choice.abilities import Abilities, mode_of
 from roost.fleet.line import refusals
 from roost.fleet.watching.happenings import Happenings
+from roost.fleet.watching.scaling import ScalingSettings
 from roost.fleet.watching.telemetry import Ended, Telemetry, TelemetrySettings
 from roost.gateway import perform
 from roost.gateway.alarm import Alarm
-from roost.gateway.turns import accounts
+from roost.gateway.turns import accounts, lines
 from roost.gateway.turns.limiter import Limiter, LimiterSettings
 from roost.gateway.watching.chronicle import Chronicle
+from roost.gateway.watching.scale import Scale
 from roost.gateway.watching.watch import Watch
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class Mind:
         log: Log,
         telemetry: TelemetrySettings | None = None,
         limiter: Limiter | None = None,
+        scaling: ScalingSettings | None = None,
     ) -> None:
         self.coordinator = coordinator
         self.limiter = limiter or Limiter(LimiterSettings(), metrics)
@@ -69,6 +72,8 @@ class Mind:
         self._abilities = Abilities()
         self.links: dict[NodeId, NodeLink] = {}
         self.turns: dict[RequestId, Turn] = {}
+        told = metrics, self.log, scaling or ScalingSettings()
+        self.scale = Scale(coordinator, self.turns, *told)
         self._loop = asyncio.get_running_loop()
         self._gaps = metrics("roost_inter_token_seconds")
         self._writes = metrics("roost_write_seconds")
@@ -132,8 +137,9 @@ class Mind:
             self.coordinator.on_departed(request, ending)
         ended = Ended(str(ending), turn.spent, turn.first_text_s, turn.last_text_s)
         self.telemetry.on_ended(request, ended, self.now_s)
-        accounts.close(turn, self.metrics, self.log, self.now_s)
+        accounts.close(turn, self.metrics, self.log, self.now_s, len(self.turns))
         self.limiter.settle(turn.terms, accounts.tokens(turn))
+        self.scale.on_ended(turn, self.now_s)
         if self.traces is not None:
             self.traces.record(turn, self.coordinator.receipt(request, self.now_s), self.now_s)
 
@@ -155,6 +161,7 @@ class Mind:
 
     def started(self, turn: Turn, event: Started) -> None:
         """The current attempt holds a slot."""
+        lines.begun(self.log, turn, event)
         request = turn.terms.request_id
         if turn.dispatch is not None:
             miss = self.watch.on_started(turn, event)
@@ -178,12 +185,11 @@ class Mind:
 
     def slow(self, turn: Turn) -> None:
         """A client does not take what it is sent; its write deadline is still to come."""
-        self.log.info("stream_slow_client", request=turn.terms.request_id, dialect=turn.dialect)
+        lines.slow(self.log, turn)
 
     def filling(self, turn: Turn) -> None:
         """A stream's buffer is nearly full; then its node has to wait."""
-        held = turn.relay.held_messages
-        self.log.info("stream_buffer_high", request=turn.terms.request_id, held=held)
+        lines.filling(self.log, turn)
 
     def finished(self, turn: Turn, event: Finished) -> None:
         """The current attempt has ended well."""
@@ -199,10 +205,14 @@ class Mind:
 
     def gone(self, turn: Turn) -> None:
         """The client has left, or did not read in time."""
+        if turn.relay.outcome == "write_timeout":
+            lines.given_up(self.log, turn)
         self._feed(self.coordinator.on_client_gone(turn.terms.request_id, self.now_s))
 
-    def dropped(self, turn: Turn, pieces: int) -> None:
+    def dropped(self, turn: Turn, pieces: int, *, first: bool) -> None:
         """A slow reader, who wants it so, does not get these pieces of text."""
+        if first:
+            lines.overflowing(self.log, turn, pieces)
         self.coordinator.on_dropped(turn.terms.request_id, pieces)
 
     def grant(self, turn: Turn, messages: int) -> None:
@@ -357,4 +367,5 @@ class Mind:
         self._alarm.set(self.now_s + max(0.0, delay))
 
     def _tick(self) -> None:
+        self.scale.on_tick(self.now_s)
         self._feed(self.coordinator.on_tick(self.now_s))

@@ -15,6 +15,7 @@ from roost.fleet.effects import (
     Want,
     Withdraw,
 )
+from roost.gateway.turns import lines
 
 if TYPE_CHECKING:
     from roost.core.ids import NodeId, RequestId
@@ -85,14 +86,8 @@ def perform(office: Office, effect: Effect) -> None:
 def _dispatch(office: Office, effect: Dispatch) -> None:
     turn = office.turns[effect.request]
     office.metrics("roost_queue_seconds").observe(effect.queued_s)
-    office.log.debug(
-        "request_dispatched",
-        request=effect.request,
-        node=effect.node,
-        policy=effect.policy,
-        runner_up=effect.runner_up,
-    )
     turn.on_dispatch(effect)
+    lines.dispatched(office.log, turn, effect)
     link = office.links[effect.node]
     office.watch.on_dispatch(turn, effect, link.streams, office.now_s)
     link.open(turn, effect)
@@ -145,6 +140,9 @@ def _report(office: Office, effect: Report) -> None:
         for name in ("node", "request", "model", "state", "reason")
         if (value := getattr(effect, name)) is not None
     }
+    turn = office.turns.get(effect.request) if effect.request is not None else None
+    if turn is not None and turn.label:
+        facts["session"] = turn.label
     match effect.event:
         case "node_joined":
             office.log.info("node_joined", **facts)

@@ -15,6 +15,7 @@ from roost.node.inbox import Inbox
 from roost.node.jobs import Job
 from roost.node.machine.scales import Scales
 from roost.node.prompts.counters import Count, weights_are_needed
+from roost.node.run_log import RunLog
 from roost.node.states.keeping import Keeper, KeepSettings
 from roost.observe.logs import Log
 from roost.wire.messages import FromGateway, FromNode
@@ -67,6 +68,7 @@ class Hands:
         self.loads: dict[RuntimeId, Job] = {}
         self.jobs: dict[StreamKey, Job] = {}
         self.links: dict[int, Pump[FromNode, FromGateway]] = {}
+        self.runs = RunLog(log)
 
     async def tell(self, report: Report) -> None:
         """Give the agent a report: at once if nothing is before it, or waiting for room."""

@@ -215,6 +215,7 @@ class NodeLoop:
             return await pump.run()
         finally:
             del self._hands.links[link]
+            self._hands.runs.on_link_down(link)
             if not self._over.is_set():
                 await self._hands.tell(partial(self._agent.on_link_down, link))
 
@@ -230,6 +231,7 @@ class NodeLoop:
                 return self._hands.offer(partial(self._agent.on_link_up, link))
             case Open():
                 asked = msgspec.structs.replace(message, tenant=self._salt(message.tenant))
+                self._hands.runs.on_open(link, asked)
                 return self._hands.offer(partial(self._agent.on_message, link, asked))
             case Credit() | Cancel():
                 return self._hands.offer(partial(self._agent.on_message, link, message))

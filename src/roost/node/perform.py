@@ -156,6 +156,8 @@ def send(hands: Hands, effect: Send) -> None:
         pump.post(effect.message)
     except RoostError:
         _send_trouble(hands, pump, effect)
+    else:
+        hands.runs.on_sent(effect.link, effect.message)
 
 
 def _send_trouble(hands: Hands, pump: Pump[FromNode, FromGateway], effect: Send) -> None:
@@ -167,11 +169,13 @@ def _send_trouble(hands: Hands, pump: Pump[FromNode, FromGateway], effect: Send)
     match effect.message:
         case Events(stream, seq):
             # The same number: the gateway must see no gap, and the end of the stream in its place.
-            pump.post(Events(stream, seq, (Failed(UNSENDABLE),)))
+            told: FromNode = Events(stream, seq, (Failed(UNSENDABLE),))
         case Refused(stream):
-            pump.post(Refused(stream, UNSENDABLE))
+            told = Refused(stream, UNSENDABLE)
         case _:
             raise AssertionError(f"{type(effect.message).__name__} cannot be framed")
+    pump.post(told)
+    hands.runs.on_sent(effect.link, told)
     hands.asides.append(partial(hands.agent.on_message, effect.link, Cancel(stream)))
 
 

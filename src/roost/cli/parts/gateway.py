@@ -21,6 +21,7 @@ from roost.fleet.settings import FleetSettings
 from roost.fleet.streams.idempotency import IdempotencySettings
 from roost.fleet.streams.relay import RelaySettings
 from roost.fleet.streams.stream_log import ReattachSettings
+from roost.fleet.watching.scaling import ScalingSettings
 from roost.fleet.watching.telemetry import TelemetrySettings
 from roost.gateway.assemble import GatewaySettings
 from roost.gateway.entry.identity import IdentitySettings
@@ -77,6 +78,7 @@ GATEWAY_SETTINGS = (
     "affinity.",
     "session.",
     "receipts.",
+    "scaling.",
     "telemetry.",
     "otel.",
     "conversations.",
@@ -276,6 +278,7 @@ def gateway_settings(
         identity=identity or IdentitySettings(life=life),
         guests=guest_settings(settings),
         telemetry=TelemetrySettings(settings.telemetry_active, settings.telemetry_recent),
+        scaling=ScalingSettings(settings.scaling_target_share, settings.scaling_calm_s),
         tracing=TracingSettings(settings.otel_endpoint, settings.otel_share),
         limiter=limiter_settings(settings),
         origins=settings.cors_origins,

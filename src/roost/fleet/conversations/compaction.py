@@ -266,7 +266,8 @@ class Compaction:
 
     def _at_the_end(self, job: RequestId, now: float) -> list[CompactionEffect]:
         one = self._jobs[job]
-        told = Told(job, one.trigger, "still_too_long", one.verdict, 0, now - one.began_s)
+        why = one.trigger, "still_too_long", one.verdict
+        told = Told(job, one.asked.key, *why, 0, now - one.began_s)
         if not one.was_refused:
             return [told, Go(job, one.kept)]
         # What was left out on the way down was left out for nothing.
@@ -322,8 +323,8 @@ class Compaction:
         self._compacted_s.move_to_end(one.asked.key)
         outcome = "model" if one.verdict == "good" else "extractive" if text else "cut"
         dropped = made.summary.dropped_tokens
-        took_s = now - one.began_s
-        told = Told(job, one.trigger, outcome, one.verdict, dropped, took_s)
+        why = one.trigger, outcome, one.verdict
+        told = Told(job, one.asked.key, *why, dropped, now - one.began_s)
         return [Keep(job, one.asked.key, made.summary, made.pin.tokens), told, Go(job, made)]
 
     def _forget(self, now: float) -> None:

@@ -75,6 +75,7 @@ class Told(msgspec.Struct, frozen=True):
     """
 
     job: RequestId
+    key: ConversationKey
     trigger: Trigger
     outcome: str
     verdict: str

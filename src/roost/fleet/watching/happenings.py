@@ -21,7 +21,7 @@ LOOK_BACK = 16
 FACT_CHARS_MAX = 200
 PRIVATE = frozenset({"request", "by", "token", "tenant"})
 """Facts that say of somebody what he asked for: rows that have one are for operators."""
-_PASSING = frozenset({"request", "job", "held", "seconds"})
+_PASSING = frozenset({"request", "session", "job", "held", "seconds"})
 """Facts that differ each time, though the same thing happens."""
 
 SHOWN = frozenset(

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from roost.core.conversation import KeptConversation
+from roost.core.ids import ConversationKey
 from roost.core.request import GenerateRequest, Sampling, Terms
 from roost.fleet.conversations.compaction import Asked, Compaction
 from roost.fleet.conversations.compaction_effects import (
@@ -31,7 +32,7 @@ from roost.gateway.turns.turn import Turn
 
 if TYPE_CHECKING:
     from roost.core.compacted import Trigger
-    from roost.core.ids import ConversationKey, ModelId, RequestId
+    from roost.core.ids import ModelId, RequestId
     from roost.fleet.conversations.compacting import CompactionSettings
     from roost.fleet.streams.relay_effects import RelayEffect
     from roost.gateway.conversations.archive import Archive
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 DIALECT = "compaction"
 Shortened: TypeAlias = Callable[[KeptConversation | None], None]
 """Told from which past to go on; None where no past is short enough."""
+Label: TypeAlias = Callable[[ConversationKey], str]
+"""What the log calls a conversation."""
 
 
 class Stenographer:
@@ -68,9 +71,12 @@ class Stenographer:
 class Compactor:
     """All compactions of one gateway; `close` stops the clock."""
 
-    def __init__(self, mind: Mind, archive: Archive, settings: CompactionSettings) -> None:
+    def __init__(
+        self, mind: Mind, archive: Archive, settings: CompactionSettings, label: Label
+    ) -> None:
         self._mind = mind
         self._archive = archive
+        self._label = label
         self.settings = settings
         self._machine = Compaction(settings)
         self._new_id = RequestIds()
@@ -183,6 +189,7 @@ class Compactor:
         mind.metrics("roost_compaction_dropped_tokens_total").inc(told.dropped_tokens)
         facts = {
             "job": told.job,
+            "session": self._label(told.key),
             "trigger": told.trigger,
             "outcome": told.outcome,
             "verdict": told.verdict,

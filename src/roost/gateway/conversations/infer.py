@@ -105,6 +105,10 @@ class Infer:
         """Serve what comes from now on by these, as far as they are read for every turn."""
         self._settings = settings
 
+    def label(self, key: ConversationKey) -> str:
+        """Name a conversation as all lines of the log do."""
+        return self._identity.label(key)
+
     def infer(self, call: Call) -> None:
         """POST /coordinator/infer."""
         body = call.exchange.take_body()
@@ -215,8 +219,9 @@ class Infer:
                     self._archive.recall(key, partial(self._begin, self._speeches[request]))
                 case Refuse(request, failure):
                     self._speeches[request].turn.on_answer(failure)
-                case Gone(_, why):
+                case Gone(key, why):
                     self._mind.metrics("roost_conversations_gone_total", why).inc()
+                    self._mind.log.debug("conversation_gone", session=self.label(key), why=why)
         self._count()
         self._alarm.set(self.conversations.next_tick())
 

@@ -13,6 +13,7 @@ from roost.core.conversation import KeptConversation
 from roost.dialects.shapes import anthropic, ollama, openai, others, responses
 from roost.dialects.shapes.shared import Json, OpenAIError
 from roost.fleet.watching.receipts import Receipt
+from roost.fleet.watching.scaling import ScalingView
 from roost.fleet.watching.views import NodeView
 from roost.gateway.desk import api_types as own
 from roost.gateway.desk.state_words import Act, Prune
@@ -276,6 +277,7 @@ _ROOST = (
     ),
     _get("/roost/v1/fleet", "roost", "Look at every node and the queue", own.Fleet),
     _get("/roost/v1/placement", "roost", "Look at where models run", own.Placement),
+    _get("/roost/v1/scaling", "roost", "Look at how many nodes are needed", ScalingView),
     _get("/roost/v1/queue", "roost", "Look at who waits", own.Queue),
     _get("/roost/v1/requests/{request}", "roost", "Look at what became of a request", Receipt),
     Address(

@@ -49,6 +49,7 @@ class Admin:
         routes.add("GET", "/v1/models/{rest}", self.model)
         routes.add("GET", "/roost/v1/fleet", self.fleet)
         routes.add("GET", "/roost/v1/placement", self.placement)
+        routes.add("GET", "/roost/v1/scaling", self.scaling)
 
     def health(self, call: Call) -> None:
         """GET /health: the process lives."""
@@ -89,6 +90,7 @@ class Admin:
         fullest = max((turn.relay.fullness for turn in self._mind.turns.values()), default=0.0)
         metrics("roost_stream_fullest_ratio").set(fullest)
         self._tell_tenants()
+        self._mind.scale.refresh(self._mind.now_s)
         fleet = coordinator.fleet()
         self._workers.refresh(fleet)
         for node in fleet:
@@ -154,3 +156,8 @@ class Admin:
         mind = self._mind
         body = {"models": mind.coordinator.placement(mind.now_s)}
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(body))
+
+    def scaling(self, call: Call) -> None:
+        """GET /roost/v1/scaling: how many nodes what is asked for needs, and by which models."""
+        view = self._mind.scale.view(self._mind.now_s)
+        call.exchange.reply(200, JSON_BODY, msgspec.json.encode(view))

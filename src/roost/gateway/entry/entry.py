@@ -115,6 +115,7 @@ class Entry:
 
     def goes_on(self, turn: Turn, key: ConversationKey, *, named: bool) -> None:
         """Tell the client of this turn a token by which its conversation goes on."""
+        turn.label = self._identity.label(key)
         turn.session = partial(self._identity.token, key=key, named=named)
 
 

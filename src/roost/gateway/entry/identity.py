@@ -12,7 +12,9 @@ one, and they count only where the history is not known.
 
 from __future__ import annotations
 
+import secrets
 import time
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,6 +46,7 @@ SESSION_HEADERS = (
     b"x-smg-routing-key",
 )
 HINT_MAX_CHARS = 256
+LABEL_BYTES = 6
 
 
 class IdentitySettings(msgspec.Struct, frozen=True):
@@ -65,6 +68,9 @@ class Identity:
         self._signer = Signer(settings.keys) if settings.keys else None
         self._metrics = metrics
         self._log = log
+        # The same after a restart, where tokens are too.
+        secret = settings.keys[0].secret if settings.keys else secrets.token_bytes(32)
+        self._label_key = blake2b(secret, digest_size=32, person=b"log label").digest()
 
     def presented(self, terms: Terms, fields: Fields, said: Twins) -> Session | None:
         """Return what the token of a request says; None without one, and for one that is unfit.
@@ -115,6 +121,10 @@ class Identity:
             named,
         )
         return signer.sign(turn.terms.tenant, session)
+
+    def label(self, key: ConversationKey) -> str:
+        """Name a conversation in logs: without the secret it tells nothing, not even a guess."""
+        return blake2b(key, digest_size=LABEL_BYTES, key=self._label_key).hexdigest()
 
     def ours(self, session: Session) -> bool:
         """Whether it was this gateway that told it, in this life or an earlier one."""

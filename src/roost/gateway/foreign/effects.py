@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from roost.core.ids import ModelId, StreamId
+from roost.core.ids import ModelId, RequestId, StreamId
 from roost.core.request import Sampling
 from roost.dialects.system1.worker import Mode
 from roost.dialects.system1.worker_calls import Denied, Prefilled, Said
@@ -71,7 +71,8 @@ class Delete(msgspec.Struct, frozen=True):
 class Note(msgspec.Struct, frozen=True):
     """Log that numbers of an answer do not follow each other."""
 
-    stream: StreamId
+    request: RequestId
+    session: str
     wanted: int
     got: int
 

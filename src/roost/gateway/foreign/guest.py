@@ -11,6 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import msgspec
+
 from roost.core.ids import NodeId, StreamId
 from roost.dialects.system1.worker_calls import (
     Denied,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from roost.observe.logs import Log
     from roost.wire.memory import NodeConnection
 
+REMOVED = (200, 204, 404)
 HELD_MAX_BYTES = 4 * 1024 * 1024
 DEFECT = Failure("internal", "A defect in the gateway has ended the link to this worker.")
 LEFT = Failure("node_lost", "The worker has been silent for too long.")
@@ -192,9 +195,9 @@ class Guest:
                 self._pace(stream, reads=isinstance(effect, Resume))
             case Delete(session):
                 self._tasks.start(self._delete(session), "delete")
-            case Note(_, wanted, got):
-                worker = self._beat.worker
-                self._log.warning("stream_sequence_gap", worker=worker, wanted=wanted, got=got)
+            case Note():
+                facts = msgspec.structs.asdict(effect)
+                self._log.warning("stream_sequence_gap", worker=self._beat.worker, **facts)
             case Lose(failure):
                 self._lose(failure)
 
@@ -226,7 +229,15 @@ class Guest:
 
     async def _delete(self, session: str) -> None:
         path = f"{SESSIONS}/{quote(session, safe='')}"
-        await self._calls.ask("DELETE", path, None, self._settings.call_s, DENIAL_MAX_BYTES)
+        told = await self._calls.ask("DELETE", path, None, self._settings.call_s, DENIAL_MAX_BYTES)
+        if told is None or told.status not in REMOVED:
+            status = None if told is None else told.status
+            self._log.warning(
+                "worker_session_not_removed",
+                worker=self._beat.worker,
+                session=session,
+                status=status,
+            )
         self._do(partial(self._translator.on_deleted, session))
 
     def _pace(self, stream: StreamId, *, reads: bool) -> None:

@@ -213,7 +213,8 @@ class Translator:
                 case Token(text, seq) if seq == stream.tokens:
                     stream.hear(text)
                 case Token(_, seq):
-                    gap = Note(stream.id, stream.tokens, seq)
+                    whose = stream.opened.request_id, stream.session.name
+                    gap = Note(*whose, stream.tokens, seq)
                     return [gap, *self._fail(stream, HOLE, now)]
                 case Over():
                     self._complete(stream, one, now)

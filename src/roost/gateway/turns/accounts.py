@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roost.gateway.turns.lines import who
+
 if TYPE_CHECKING:
     from roost.gateway.turns.turn import Turn
     from roost.observe.logs import Log
@@ -17,8 +19,8 @@ def tokens(turn: Turn) -> int:
     return turn.spent.prompt_tokens + turn.spent.completion_tokens
 
 
-def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
-    """Count and log a turn that has ended; called once for each."""
+def close(turn: Turn, metrics: Metrics, log: Log, now: float, live: int) -> None:
+    """Count and log a turn that has ended, while `live` others go on; called once for each."""
     outcome = str(turn.relay.outcome)
     metrics("roost_requests_total", outcome, turn.dialect).inc()
     spent = turn.spent
@@ -28,17 +30,21 @@ def close(turn: Turn, metrics: Metrics, log: Log, now: float) -> None:
     metrics("roost_completion_tokens_total").inc(spent.completion_tokens)
     if turn.first_text_s is not None:
         metrics("roost_ttft_seconds").observe(turn.first_text_s - turn.arrived_s)
-    missed = {"cache_miss": turn.missed} if turn.missed else {}
+    facts: dict[str, object] = {"cache_miss": turn.missed} if turn.missed else {}
+    if turn.ended_by is not None:
+        facts["reason"] = turn.ended_by.reason
+    if turn.held_most:
+        facts["held_most"] = turn.held_most
     log.info(
         "request_done",
-        request=turn.terms.request_id,
+        **who(turn),
         outcome=outcome,
         model=turn.request.model,
-        node=turn.dispatch.node if turn.dispatch else None,
         attempts=turn.attempt,
         prompt_tokens=spent.prompt_tokens,
         cached_tokens=spent.cached_tokens,
         completion_tokens=spent.completion_tokens,
         seconds=round(now - turn.arrived_s, 3),
-        **missed,
+        live=live,
+        **facts,
     )

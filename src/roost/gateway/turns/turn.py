@@ -80,7 +80,7 @@ class Listener(Protocol):
         """The client has left, or did not read in time."""
         ...
 
-    def dropped(self, turn: Turn, pieces: int) -> None:
+    def dropped(self, turn: Turn, pieces: int, *, first: bool) -> None:
         """So many more pieces of text will not reach the client."""
         ...
 
@@ -136,6 +136,8 @@ class Turn:
         self.ended_by: Failure | None = None
         self.replays = 0
         self.missed = ""
+        self.label = ""
+        self.held_most = 0
         self.admitted_s: float | None = None
         self._spoke = False
         self._spent = Usage()
@@ -159,7 +161,7 @@ class Turn:
         self._busy = False
         self._alarm = Alarm(self._loop, self._tick)
         self._patience: asyncio.TimerHandle | None = None
-        self._slow = self._filling = False
+        self._slow = self._filling = self._drops = False
 
     @property
     def spent(self) -> Usage:
@@ -261,6 +263,7 @@ class Turn:
         for event in events:
             failure = self._note(event, listener)
         self.apply(self.relay.on_events(events, self._loop.time()))
+        self.held_most = max(self.held_most, self.relay.held_messages)
         if not self._filling and self.relay.fullness > BUFFER_HIGH:
             self._filling = True
             listener.filling(self)
@@ -380,7 +383,8 @@ class Turn:
         if isinstance(effect, Send):
             self._offered = effect
             if effect.dropped and self._listener is not None:
-                self._listener.dropped(self, effect.dropped)
+                self._listener.dropped(self, effect.dropped, first=not self._drops)
+                self._drops = True
 
     def _on_slow(self) -> None:
         self._patience, self._slow = None, True

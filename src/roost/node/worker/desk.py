@@ -87,11 +87,15 @@ class WorkerDesk:
         Whatever it raises, a session that was there before is as it was.
         """
         await self._link.up.wait()
-        session = await self._begin(lambda now: self._begin_prefill(owner, asked, now))
         try:
-            return await self._prefill(session, asked)
-        finally:
-            await self._settle(session)
+            session = await self._begin(lambda now: self._begin_prefill(owner, asked, now))
+            try:
+                return await self._prefill(session, asked)
+            finally:
+                await self._settle(session)
+        except DeniedError as error:
+            self._denied(asked.session, "prefill", error)
+            raise
 
     @asynccontextmanager
     async def decode(
@@ -102,16 +106,26 @@ class WorkerDesk:
         Raises `DeniedError` or `RoostError` while nothing has been said.
         """
         table = self._table
-        session = await self._begin(
-            lambda now: table.decode(owner, asked.session, asked.max_tokens, now)
-        )
-        before = session.tokens
+        try:
+            session = await self._begin(
+                lambda now: table.decode(owner, asked.session, asked.max_tokens, now)
+            )
+        except DeniedError as error:
+            self._denied(asked.session, "decode", error)
+            raise
+        before, began_s = session.tokens, self._clock()
         try:
             yield self._decode(session, asked)
         finally:
+            call = self._calls.get(session.number)
             await self._settle(session)
-            said = session.tokens - before
-            self._log.info("worker_decoded", **_told(session), said=said, end=session.answer_state)
+            self._log.info(
+                "worker_decoded",
+                **_told(session, call),
+                said=session.tokens - before,
+                end=session.answer_state,
+                seconds=round(self._clock() - began_s, 3),
+            )
 
     async def remove(self, owner: TenantId, name: str) -> bool:
         """End a session, whatever it is doing; False where there is none."""
@@ -210,6 +224,9 @@ class WorkerDesk:
             self._let_be(session)
         await self._clear()
 
+    def _denied(self, session: str, what: str, error: DeniedError) -> None:
+        self._log.info("worker_denied", session=session, what=what, reason=error.denial)
+
     def _let_be(self, session: WorkerSession) -> None:
         self._table.settle(session, self._clock())
         self._settled.set()
@@ -261,7 +278,9 @@ class WorkerDesk:
         if added is None:
             raise DeniedError("session_gone")
         done = Prefilled(added, total, usage.cached_tokens)
-        self._log.info("worker_prefilled", **_told(session), added=added, cached=done.cached_tokens)
+        facts = {"mode": asked.mode, "added": added, "cached": done.cached_tokens}
+        call = self._calls.get(session.number)
+        self._log.info("worker_prefilled", **_told(session, call), **facts)
         return done
 
     def _too_long(self, session: WorkerSession) -> Denial:
@@ -301,9 +320,10 @@ class WorkerDesk:
             raise RoostError(GONE if session.gone else CANCELLED)
 
 
-def _told(session: WorkerSession) -> dict[str, str | int]:
-    """What the log says of a session: never a word of it."""
-    return {"session": session.name, "model": session.model, "tokens": session.tokens}
+def _told(session: WorkerSession, call: Call | None) -> dict[str, str | int]:
+    """What the log says of a session, and of what it asks of the node: never a word of it."""
+    request = {} if call is None else {"request": call.request}
+    return {"session": session.name, "model": session.model, "tokens": session.tokens, **request}
 
 
 def _answer(session: WorkerSession, asked: DecodeAsked) -> GenerateRequest:

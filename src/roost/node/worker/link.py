@@ -42,8 +42,9 @@ Item: TypeAlias = tuple[StreamEvent, ...] | Failure | None
 class Call:
     """One stream on the node. Nothing is left of it there once it is `released`."""
 
-    def __init__(self, stream: StreamId) -> None:
+    def __init__(self, stream: StreamId, request: RequestId) -> None:
         self.stream = stream
+        self.request = request
         self.released = asyncio.Event()
         # As many as there is credit, a failure, and the end.
         self._items: asyncio.Queue[Item] = asyncio.Queue(CREDIT + 2)
@@ -96,12 +97,12 @@ class WorkerLink:
     def open(self, request: GenerateRequest, tenant: TenantId, prompt_max: int | None) -> Call:
         """Start a stream; raises `RoostError` for a request that is too large for any link."""
         self._last_stream += 1
-        call = Call(StreamId(self._last_stream))
+        name = RequestId(secrets.token_hex(16))
+        call = Call(StreamId(self._last_stream), name)
         if self._over:
             call.put(DRAINING)
             call.put(None)
             return call
-        name = RequestId(secrets.token_hex(16))
         self._pump.post(Open(call.stream, name, tenant, request, CREDIT, prompt_max=prompt_max))
         self._calls[call.stream] = call
         return call
