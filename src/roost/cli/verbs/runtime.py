@@ -21,7 +21,7 @@ requests: what runs and what ended last; a tenant sees its own.
 
 def main(arguments: list[str]) -> int:
     """Ask the gateway and print what it says."""
-    parser = options.parser("runtime", DESCRIPTION, ("url", "api_key"))
+    parser = options.parser("runtime", DESCRIPTION, options.ASKS)
     parser.add_argument("action", nargs="?", default="info", choices=tuple(_SHOWN))
     parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")
     parsed = parser.parse_args(arguments)
