@@ -147,7 +147,7 @@ METRICS: tuple[Metric, ...] = (
         "roost_fleet_anomaly",
         "gauge",
         ("model", "kind"),
-        "1 while something is odd about the whole: uneven_picks, low_cache.",
+        "1 while something is odd about the whole: uneven_picks, low_cache, kv_growth.",
     ),
     Metric(
         "roost_cache_misses_total",
@@ -287,7 +287,7 @@ EVENTS: dict[str, str] = {
     "runtime_ready": "A runtime is ready.",
     "runtime_failed": "A runtime could not be started, or not be ended.",
     "runtime_odd": "A runtime answers at another pace than it did, or grows; or does so no more.",
-    "fleet_odd": "A node is passed over, or pasts are computed again; why; or so no more.",
+    "fleet_odd": "A node is passed over, pasts are computed again, one grows; or no more.",
     "fleet_report": "How the fleet does, every 20 s in which something is asked of it.",
     "runtime_gone": "A runtime has ended.",
     "runtime_report": "How a runtime does, every 20 s in which it does something.",

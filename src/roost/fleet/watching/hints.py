@@ -10,6 +10,7 @@ import msgspec
 from roost.core.about import Anomaly
 from roost.core.ids import ModelId, NodeId
 from roost.fleet.watching.cache_misses import CacheMisses
+from roost.fleet.watching.growth import Grown, Growth
 from roost.fleet.watching.picks import Picks
 from roost.fleet.watching.runtime_views import runtime_lines
 from roost.fleet.watching.views import NodeView
@@ -19,8 +20,8 @@ _WORDS: dict[Anomaly, str] = {
     "slow_prefill": "prompts take five times as long as usual",
     "memory_growth": "memory grows faster than its tokens can explain",
 }
-UNEVEN, LOW_CACHE = "uneven_picks", "low_cache"
-FLEET_KINDS = (UNEVEN, LOW_CACHE)
+UNEVEN, LOW_CACHE, KV_GROWTH = "uneven_picks", "low_cache", "kv_growth"
+FLEET_KINDS = (UNEVEN, LOW_CACHE, KV_GROWTH)
 """What the gateway finds itself; the others are found by nodes."""
 
 
@@ -50,6 +51,7 @@ class Hints:
     def __init__(self) -> None:
         self.picks = Picks()
         self.misses = CacheMisses()
+        self.growth = Growth()
         self._now: dict[tuple[str, NodeId | None, ModelId | None], Hint] = {}
 
     def on_look(self, nodes: Iterable[NodeView], now: float, unix_ms: int) -> list[Changed]:
@@ -75,9 +77,17 @@ class Hints:
             share = f"{one.had} of the last {one.picks} picks, {one.due} were due by its slots"
             text = f"passed over: {share}, and its pace does not explain it"
             yield Hint(UNEVEN, text, one.node, one.model)
+        for grown in self.growth.on_look(nodes, now):
+            yield Hint(KV_GROWTH, _of_growth(grown), grown.node, grown.model)
         for habit in self.misses.habits():
             turns = f"{habit.misses} of the last {habit.turns} turns computed their past again"
             yield Hint(LOW_CACHE, f"{turns}, mostly: {habit.mostly}", None, habit.model)
+
+
+def _of_growth(grown: Grown) -> str:
+    times = grown.tokens // max(1, grown.usual)
+    size = f"slot {grown.slot} holds {grown.tokens} tokens, {times} times what others do"
+    return f"{size}, grows by {grown.per_s:.0f} a second and is full in {grown.full_in_s:.0f} s"
 
 
 def _of_runtimes(nodes: Iterable[NodeView]) -> Iterator[Hint]:
