@@ -25,7 +25,7 @@ def filled(nodes: int, settings: FleetSettings) -> Fleet:
     return fleet
 
 
-def calls(fleet: Fleet) -> int:
+def calls(fleet: Fleet, name: str) -> int:
     """How many functions one more refusal calls, those of C included."""
     made = [0]
 
@@ -35,11 +35,17 @@ def calls(fleet: Fleet) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        refused = fleet.ask("one more")
+        refused = fleet.ask(name)
     finally:
         sys.setprofile(before)
-    assert reasons(refused) == [("one more", "queue_full")]
+    assert reasons(refused) == [(name, "queue_full")]
     return made[0]
+
+
+def steps(nodes: int, settings: FleetSettings) -> int:
+    """The least of some refusals: a collection of garbage calls things of its own."""
+    fleet = filled(nodes, settings)
+    return min(calls(fleet, f"more {n}") for n in range(8))
 
 
 @pytest.mark.parametrize(
@@ -54,4 +60,4 @@ def calls(fleet: Fleet) -> int:
 )
 def test_a_refusal_looks_at_no_candidate(settings: FleetSettings) -> None:
     """As many steps with 256 nodes as with four: places and decodes are counted already."""
-    assert len({calls(filled(nodes, settings)) for nodes in SIZES}) == 1
+    assert len({steps(nodes, settings) for nodes in SIZES}) == 1
