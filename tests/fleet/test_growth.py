@@ -69,6 +69,7 @@ def test_who_is_alone_is_compared_with_nobody() -> None:
     """Three others have to hold something, on whichever node."""
     growth = Growth()
     assert looks(growth, lambda n: node(4000 + 40 * n, 300, 500, 0), range(60)) == ()
+    found: tuple[Grown, ...] = ()
     for second in range(60, 90):
         far = node(250, name="b")
         found = growth.on_look([node(4000 + 40 * second, 300, 500, 0), far], float(second))
