@@ -9,8 +9,11 @@ from tests.source import PURE, Source, dotted
 
 # May sleep for real: they wait for a process or a socket, and have a deadline.
 SLEEPERS = {"tests/conftest.py", "tests/system/processes.py"}
-# May start a task by hand: each keeps it, and ends it on close.
-TASK_OWNERS = {"src/roost/gateway/tasks.py", "src/roost/backends/rendering/renderer.py"}
+# May start a task by hand: each keeps it, and ends it on close, or when its time is over.
+TASK_OWNERS = {
+    *("src/roost/gateway/tasks.py", "src/roost/backends/rendering/renderer.py"),
+    "src/roost/node/endings.py",
+}
 
 # Come with an extra that neither roost nor its developer tools bring along.
 ENGINES = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from roost.cli.parts.node_limits import NODE
 from roost.cli.parts.takers import CERTIFICATE, CREDENTIALS, FLEET, LIMITS, SERVERS
 from roost.cli.reloading import Reloads, Taker
 from roost.config import TABLE, Machine, Settings, load
@@ -102,5 +103,6 @@ def test_one_that_comes_too_early_counts_later() -> None:
 
 def test_the_table_says_what_is_followed() -> None:
     """What documentation calls reloadable is what some part follows, and nothing else."""
-    followed = {*LIMITS, *FLEET, *CERTIFICATE, *CREDENTIALS, *SERVERS, "log_level", "log_format"}
+    followed = {*LIMITS, *FLEET, *CERTIFICATE, *CREDENTIALS, *SERVERS, *NODE}
+    followed |= {"log_level", "log_format"}
     assert {row.name for row in TABLE if row.reloadable} == followed

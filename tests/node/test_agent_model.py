@@ -227,6 +227,23 @@ class World(RuleBasedStateMachine):
         """A gateway would like to have a model loaded."""
         self.perform(self.agent.on_preload(model, self.now))
 
+    @rule(
+        max_in_flight=st.sampled_from([None, 1, 2, 3]),
+        stall_s=st.sampled_from([5.0, 9.0]),
+        wait_s=st.sampled_from([2.0, 9.0]),
+        evict=st.booleans(),
+    )
+    def limits_change(
+        self, max_in_flight: int | None, stall_s: float, wait_s: float, evict: bool
+    ) -> None:
+        """An operator changes limits; how many runtimes there may be is the world's."""
+        room = msgspec.structs.replace(self.room, wait_s=wait_s, evict=evict)
+        pace = PaceSettings(stall_s, 5.0)
+        changed = msgspec.structs.replace(
+            SETTINGS, max_in_flight=max_in_flight, room=room, pace=pace
+        )
+        self.perform(self.agent.on_settings(changed, self.now))
+
     @precondition(lambda self: bool(self.unloading))
     @rule()
     def unloaded(self) -> None:

@@ -19,7 +19,7 @@ from roost.node.agent import Agent
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.machine.about import Describer
 from roost.node.models.ledger import RoomSettings
-from roost.node.settings import AgentSettings
+from roost.node.settings import AgentSettings, LoopTimes
 from roost.observe import logs
 from roost.wire.link_tables import Close
 from roost.wire.memory import memory_pair
@@ -36,13 +36,18 @@ Eventually = Callable[..., Awaitable[None]]
 class Rig:
     """A node loop, one gateway on it, and the tasks that run them."""
 
-    def __init__(self, group: asyncio.TaskGroup, settings: AgentSettings) -> None:
-        self.launch = TinyLaunch()
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        settings: AgentSettings,
+        launch: TinyLaunch | None = None,
+    ) -> None:
+        self.launch = launch or TinyLaunch()
         self.node = NodeLoop(
             Agent(settings, [offer()]),
             self.launch,
             HELLO,
-            LoopSettings(stop_grace_s=0.1),
+            LoopSettings(stop_grace_s=0.1, force_s=0.1),
             time.monotonic,
             logs.get(),
         )
@@ -399,3 +404,19 @@ async def test_a_node_describes_itself(eventually: Eventually) -> None:
     assert gateway.status is not None
     assert gateway.status.about is not None
     assert [backend.name for backend in gateway.status.about.backends] == ["tiny"]
+
+
+async def test_limits_reach_a_node_that_has_nothing_else_to_do(eventually: Eventually) -> None:
+    """They count at once, and so do other offers; what the shell itself may take follows too."""
+    async with _rig() as rig:
+        few = msgspec.structs.replace(SETTINGS, max_in_flight=7)
+        rig.node.follow(few, LoopTimes(0.2, 0.3, 0.4))
+        await eventually(lambda: bool(rig.gateway.status and rig.gateway.status.max_in_flight == 7))
+        rig.node.offer([offer(ModelId("second"))])
+        await eventually(
+            lambda: (
+                [one.model for one in rig.gateway.status.models] == ["second"]
+                if rig.gateway.status
+                else False
+            )
+        )

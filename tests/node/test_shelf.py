@@ -414,3 +414,23 @@ async def test_steps_are_remembered(tmp_path: Path) -> None:
     for model in ("m", "m", "n"):
         await shelf.start(ModelId(model), RuntimeId("m#1"), lambda _part: None)
     assert [settings.step_tokens for _, _, settings in backend.asked] == [0, 64, 0]
+
+
+def test_the_time_of_a_step_changes_for_all_but_those_with_their_own(tmp_path: Path) -> None:
+    """It is part of the key, so that runtimes that were loaded with another one are replaced."""
+    own = {"own": RuntimeOptions(engine=Engine(step_budget_ms=7)), "other": RuntimeOptions()}
+    settings = ShelfSettings(
+        RuntimeOptions(engine=Engine(step_budget_ms=300)),
+        str(tmp_path),
+        str(tmp_path),
+        StartSettings("", ""),
+        own_options=own,
+    )
+    models = [_manifest(name) for name in ("m", "own", "other")]
+    shelf = Shelf(models, Always(Recording("llama_server")), settings)
+    before = {one.model: one.key for one in shelf.offers()}
+    after = {one.model: one.key for one in shelf.pace(100, {"own"})}
+    assert {model for model in before if before[model] != after[model]} == {"m", "other"}
+    assert {one.model: one.key for one in shelf.pace(300, {"own"})}[ModelId("m")] == before[
+        ModelId("m")
+    ]

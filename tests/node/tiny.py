@@ -147,9 +147,13 @@ class TinyLaunch:
             raise
         if self.failure is not None:
             raise RoostError(self.failure)
-        started = self.runtimes[runtime] = TinyRuntime(model)
+        started = self.runtimes[runtime] = self.make(model)
         started.is_poured = self.is_poured
         return started
+
+    def make(self, model: ModelId) -> TinyRuntime:
+        """Make what was loaded."""
+        return TinyRuntime(model)
 
     @property
     def busy(self) -> int:

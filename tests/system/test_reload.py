@@ -30,6 +30,14 @@ def names(url: str) -> set[str]:
     return {str(model["id"]) for model in models}
 
 
+def node(url: str) -> dict[str, object]:
+    """Give what the only node says of itself."""
+    status, body = get(url, "/roost/v1/fleet", KEY)
+    assert status == 200, body
+    fleet = msgspec.json.decode(body, type=dict[str, object])
+    return msgspec.convert(fleet["nodes"], list[dict[str, object]])[0]
+
+
 @pytest.mark.slow
 def test_hup_reads_the_settings_again_and_is_never_too_early(start: Start, home: Path) -> None:
     """One in the middle of the start counts when that is over; later ones at once."""
@@ -62,6 +70,15 @@ def test_hup_reads_the_settings_again_and_is_never_too_early(start: Start, home:
     roost.signal(signal.SIGHUP)
     wait(lambda: b"late" not in get(url, "/v1/models", KEY)[1], "the key may use less")
     assert KEY not in roost.output
+    limits = 'max_runtimes = 3\nmax_in_flight = 9\n[runtime]\nkeep_alive = ["tiny=60"]\n'
+    file.write_text(f"{limits}[[keys]]\n{limited}")
+    roost.signal(signal.SIGHUP)
+    wait(lambda: node(url)["max_runtimes"] == 3, "the node has new limits")
+    assert node(url)["max_in_flight"] == 9
+    file.write_text('[runtime]\nkeep_alive = ["tiny=often"]\n')
+    roost.signal(signal.SIGHUP)
+    roost.wait_for("write a model, = and seconds")
+    assert node(url)["max_runtimes"] == 3
     assert not holds_back(roost.process.pid)
     for child in roost.descendants():
         # One that has ended meanwhile holds nothing back.

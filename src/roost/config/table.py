@@ -374,6 +374,14 @@ RELOADABLE = frozenset(
         *("stream.keepalive_s", "stream.write_deadline_s", "stream.on_full", "replay.max_tokens"),
         *("conversations.release_wait_s", "upstream.urls", "upstream.keys"),
         *("keys", "node_tokens", "cors.origins"),
+        *("max_in_flight", "max_runtimes", "max_runtime_bytes", "step_budget_ms"),
+        *("transformers_model_cache_size", "onnx_genai_model_cache_size", "embed.tokens_max"),
+        *("runtime.evict", "runtime.min_resident_s", "runtime.keep_alive_s", "runtime.keep_alive"),
+        *("runtime.turn_s", "runtime.room_wait_s", "runtime.load_stall_s", "runtime.stall_s"),
+        *("runtime.stall_floor_s", "runtime.stop_grace_s", "runtime.count_keep_s"),
+        *("memory.soft_share", "memory.hard_share", "memory.full_share", "sessions.max"),
+        *("sessions.tokens_min", "sessions.shared_tokens_min", "sessions.shared_wait_s"),
+        *("sessions.idle_s", "sessions.close_s", "sessions.move_timeout_s"),
     }
 )
 """What HUP has a running process read again."""

@@ -40,6 +40,7 @@ from roost.node.desk import Desk, Outgoing
 from roost.node.effects import Effect, Restore, StreamKey
 from roost.node.errands import Errands
 from roost.node.fence import Fences
+from roost.node.following import follow
 from roost.node.joining.reporter import Reporter
 from roost.node.orders import Orders
 from roost.node.relief import Relief, Weights
@@ -47,7 +48,7 @@ from roost.node.settings import AgentSettings
 from roost.node.stalls import Stalls
 from roost.node.states.parked import Kept
 from roost.node.statistics import AgentStatistics
-from roost.node.views import load_views, runtime_view
+from roost.node.views import glance, load_views, runtime_view
 from roost.node.workshop import Workshop
 from roost.wire.messages import Cancel, Credit, Open, Order, StateOrder, Status
 
@@ -263,6 +264,13 @@ class Agent:
 
     # The node.
 
+    def on_settings(self, settings: AgentSettings, now: float) -> list[Effect]:
+        """These limits count from now on, as far as `following` says."""
+        self._settings = settings
+        effects = follow(settings, self._workshop, self._relief, now)
+        self._reporter.on_change()
+        return self._do(effects, now)
+
     def on_drain(self, now: float) -> list[Effect]:
         """Take nothing new; what is here runs to its end."""
         self._draining = True
@@ -361,19 +369,9 @@ class Agent:
 
     def statistics(self) -> AgentStatistics:
         """The agent at a glance."""
-        return AgentStatistics(
-            opened=self._desk.opened,
-            released=self._desk.released,
-            refused=self._desk.refused,
-            live=len(self._desk),
-            in_flight=self._desk.in_flight(),
-            links=len(self._outgoing.links),
-            loads=self._workshop.loads,
-            runtimes=sum(r.runtime is not None for r in self._workshop.residency.residences()),
-            stalls=self._stalls.count,
-            draining=self._draining,
-            writing=self._workshop.sessions.writing,
-        )
+        seen = glance(self._desk, self._workshop, self._stalls.count)
+        links = len(self._outgoing.links)
+        return msgspec.structs.replace(seen, links=links, draining=self._draining)
 
     def _do(self, effects: list[Effect], now: float) -> list[Effect]:
         for effect in effects:

@@ -11,6 +11,7 @@ from roost.backends.base import Runtime
 from roost.core.ids import ModelId, RuntimeId
 from roost.node.agent import Agent
 from roost.node.effects import Effect, StreamKey
+from roost.node.endings import FORCE_S
 from roost.node.inbox import Inbox
 from roost.node.jobs import Job
 from roost.node.machine.scales import Scales
@@ -57,13 +58,14 @@ class Hands:
         self.count: Count = weights_are_needed
         self.scales = Scales(log)
         self.log = log
-        self.stop_grace_s = 0.0
+        self.stop_grace_s, self.force_s = 0.0, FORCE_S
         self.keeper = Keeper(KeepSettings())
         self._inbox = inbox
         self.group: asyncio.TaskGroup | None = None
         self.step: Callable[[Report], bool] | None = None
         self.asides: deque[Report] = deque()
         self.runtimes: dict[RuntimeId, Runtime] = {}
+        self.watches: dict[RuntimeId, asyncio.Task[None]] = {}
         self.ending: set[RuntimeId] = set()
         self.loads: dict[RuntimeId, Job] = {}
         self.jobs: dict[StreamKey, Job] = {}

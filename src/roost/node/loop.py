@@ -21,6 +21,7 @@ from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer, PullView
 from roost.node.agent import Agent
 from roost.node.effects import Effect
+from roost.node.endings import FORCE_S, all_ended
 from roost.node.hands import Check, Hands, Launch, Report
 from roost.node.inbox import Inbox
 from roost.node.machine.scales import Calibration, Probe, ScalesSettings
@@ -30,6 +31,7 @@ from roost.node.perform import perform
 from roost.node.prompts.counters import Counters
 from roost.node.refusals import DRAINING
 from roost.node.relief import Weights
+from roost.node.settings import AgentSettings, LoopTimes
 from roost.node.states.keeping import Keeper, KeepSettings
 from roost.node.states.parked import Kept
 from roost.node.statistics import AgentStatistics
@@ -67,13 +69,14 @@ class LoopSettings(msgspec.Struct, frozen=True):
     """Limits of a node's loop.
 
     `inbox_max` reports wait for the agent, `tick_s` is the most that a tick is late while reports
-    keep coming, `stop_grace_s` is what a runtime gets between asking and killing, `telemetry_s`
-    passes between two measurements of the machine.
+    keep coming, `stop_grace_s` is what a runtime gets between asking and killing, and `force_s`
+    what it then may take to be gone; `telemetry_s` passes between two measurements of the machine.
     """
 
     inbox_max: int = 1024
     tick_s: float = 0.05
     stop_grace_s: float = 10.0
+    force_s: float = FORCE_S
     telemetry_s: float = 5.0
     scales: ScalesSettings = ScalesSettings()
     keep: KeepSettings = KeepSettings()
@@ -100,7 +103,7 @@ class NodeLoop:
         self._log = log
         self._inbox: Inbox[Report] = Inbox(settings.inbox_max)
         self._hands = Hands(agent, launch, self._inbox, log)
-        self._hands.stop_grace_s = settings.stop_grace_s
+        self._hands.stop_grace_s, self._hands.force_s = settings.stop_grace_s, settings.force_s
         self._hands.keeper = Keeper(settings.keep)
         self._puller: Puller | None = None
         self._counters: Counters | None = None
@@ -164,10 +167,24 @@ class NodeLoop:
         finally:
             self._over.set()
             self._inbox.close()
-            for runtime in list(self._hands.runtimes.values()):
-                await runtime.stop(self._settings.stop_grace_s)
+            left = list(self._hands.runtimes.values())
+            await all_ended(left, self._hands.stop_grace_s, self._settings.force_s)
             if self._counters is not None:
                 await self._counters.close()
+
+    def follow(self, settings: AgentSettings, times: LoopTimes) -> None:
+        """Go by these limits from now on, or from the beginning if that is still to come."""
+        self._hands.stop_grace_s = times.stop_grace_s
+        self._hands.keeper.settings = msgspec.structs.replace(
+            self._hands.keeper.settings, timeout_s=times.move_timeout_s
+        )
+        if self._counters is not None:
+            self._counters.keep_s = times.count_keep_s
+        self._soon(partial(self._agent.on_settings, settings))
+
+    def offer(self, offers: Iterable[ModelOffer]) -> None:
+        """Offer these models from now on, or from the beginning if that is still to come."""
+        self._soon(partial(self._agent.on_models, tuple(offers)))
 
     async def preload(self, model: ModelId) -> None:
         """Load a model in the background."""
@@ -222,6 +239,13 @@ class NodeLoop:
     def statistics(self) -> AgentStatistics:
         """The agent at a glance."""
         return self._agent.statistics()
+
+    def _soon(self, report: Report) -> None:
+        """Give the agent a report without waiting for room: one that a person has caused."""
+        self._hands.asides.append(report)
+        # Asides come with the next report that is performed. Is there no room for an empty one,
+        # others are there already.
+        self._hands.hint(_nothing_new)
 
     def _deliver(self, link: int, message: FromGateway) -> Awaitable[None] | None:
         """Bring the agent what a gateway says; gives back what waits for room, if there is none."""
@@ -351,6 +375,10 @@ class NodeLoop:
 
     async def _tell_weights(self, weights: Weights) -> None:
         await self._hands.tell(partial(self._agent.on_weighed, weights))
+
+
+def _nothing_new(_now: float) -> list[Effect]:
+    return []
 
 
 def _as_it_is(tenant: TenantId) -> TenantId:

@@ -38,6 +38,7 @@ from roost.node.effects import (
     Unload,
     Weigh,
 )
+from roost.node.endings import ended
 from roost.node.hands import Hands, Report
 from roost.node.jobs import Job
 from roost.node.prompts import vectors
@@ -190,7 +191,7 @@ async def _load(hands: Hands, effect: Load, job: Job) -> None:
     failure = await _failure_of(hands, "load", job.stoppable(start))
     if started and hands.keeper.settings.required and started[0].states is None:
         failure = NO_STATES
-        await _failure_of(hands, "unload", started.pop().stop(hands.stop_grace_s))
+        await _failure_of(hands, "unload", ended(started.pop(), hands.stop_grace_s))
     del hands.loads[name]
     if started:
         await _on_started(hands, name, started[0], job)
@@ -215,7 +216,7 @@ async def _on_started(hands: Hands, name: RuntimeId, runtime: Runtime, job: Job)
         await _end(hands, name, runtime, hands.stop_grace_s)
         return
     hands.log.info("runtime_ready", runtime=name, backend=runtime.key.backend)
-    hands.tasks.create_task(_watch(hands, name, runtime))
+    hands.watches[name] = hands.tasks.create_task(_watch(hands, name, runtime))
     if runtime.states is not None:
         token_bytes, kin = runtime.states.token_bytes, _met(hands, runtime)
         await hands.tell(partial(hands.agent.on_states, name, token_bytes, kin=kin))
@@ -250,9 +251,13 @@ async def _end(hands: Hands, name: RuntimeId, runtime: Runtime, grace_s: float) 
     if name in hands.ending or name not in hands.runtimes:
         return
     hands.ending.add(name)
-    await _failure_of(hands, "unload", runtime.stop(grace_s))
+    await _failure_of(hands, "unload", ended(runtime, grace_s, hands.force_s))
     hands.ending.remove(name)
     del hands.runtimes[name]
+    watch = hands.watches.pop(name, None)
+    if watch is not None and watch is not asyncio.current_task():
+        # Of one that could not be ended nobody would ever hear that it has died.
+        watch.cancel()
     hands.log.info("runtime_gone", runtime=name)
     await hands.tell(partial(hands.agent.on_runtime_gone, name))
 

@@ -13,6 +13,18 @@ from roost.node.models.stays import StaySettings
 from roost.node.states.session_settings import SessionSettings
 
 
+class LoopTimes(msgspec.Struct, frozen=True):
+    """What the shell of a node may take: times that may change while it runs, in seconds.
+
+    `stop_grace_s` is what a runtime gets between asking and killing, `move_timeout_s` what one move
+    of a slot's content may take, `count_keep_s` how long what counts prompts waits for the next.
+    """
+
+    stop_grace_s: float
+    move_timeout_s: float
+    count_keep_s: float
+
+
 class AgentSettings(msgspec.Struct, frozen=True):
     """Limits of a node.
 

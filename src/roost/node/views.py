@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from roost.core.snapshots import LoadView, RuntimeView
+from roost.node.desk import Desk
 from roost.node.models.boarding import known_bytes
 from roost.node.models.residency import Residence
+from roost.node.statistics import AgentStatistics
 from roost.node.workshop import Workshop
 
 
@@ -32,6 +34,24 @@ def runtime_view(residence: Residence, workshop: Workshop, backend: str, now: fl
         pinned=workshop.stays.is_pinned(residence.model) and name is not None,
         vitals=floor.vitals.view(now) if floor is not None else None,
         unload_in_s=workshop.stays.left_s(floor, now) if floor is not None else None,
+    )
+
+
+def glance(desk: Desk, workshop: Workshop, stalls: int) -> AgentStatistics:
+    """What there is here and what there was; links and draining are the agent's to say."""
+    alive = [one for one in workshop.residency.residences() if one.runtime is not None]
+    return AgentStatistics(
+        opened=desk.opened,
+        released=desk.released,
+        refused=desk.refused,
+        live=len(desk),
+        in_flight=desk.in_flight(),
+        links=0,
+        loads=workshop.loads,
+        runtimes=len(alive),
+        stalls=stalls,
+        draining=False,
+        writing=workshop.sessions.writing,
     )
 
 

@@ -37,7 +37,7 @@ class Workshop:
     seating: type[Seating] = Seating
 
     def __init__(self, settings: AgentSettings, desk: Desk, outgoing: Outgoing) -> None:
-        self._settings = settings
+        self.settings = settings
         self._desk = desk
         self._outgoing = outgoing
         self.residency = Residency(settings.backoff, settings.room)
@@ -103,7 +103,7 @@ class Workshop:
             self.end(stream, no_model(stream.model), now)
             return
         floor = self.floors.get(self.residency.runtime_of(stream.model))
-        if is_cold_count(stream, self.offers[stream.model], floor, self._settings.cold_counts):
+        if is_cold_count(stream, self.offers[stream.model], floor, self.settings.cold_counts):
             self._outgoing.add(cold_count(stream))
             return
         want = self.residency.want(stream.model, stream.key, now)
@@ -132,7 +132,7 @@ class Workshop:
         offer = self.offers.get(model)
         self._keys.came_up(runtime, exact, offer)
         seating = self.seating(runtime, offer.slots if offer else 1, self.sessions)
-        floor = Floor(runtime, model, seating, self._settings.pace, now)
+        floor = Floor(runtime, model, seating, self.settings.pace, now)
         self.floors.add(floor)
         for key in self.residency.on_loaded(runtime, now):
             stream = self._known(key)
@@ -184,7 +184,7 @@ class Workshop:
     def on_prepared(self, stream: Stream, prepared: Prepared, now: float) -> None:
         """Rendered and tokenised: it needs a slot now, unless it only wanted to be counted."""
         floor = self.floors.get(stream.runtime)
-        failure = guard.too_long(prepared, stream.prompt_max, self._settings.vectors_tokens_max)
+        failure = guard.too_long(prepared, stream.prompt_max, self.settings.vectors_tokens_max)
         if failure is not None:
             self.on_prepare_failed(stream, failure, now)
             return

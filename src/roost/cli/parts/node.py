@@ -37,7 +37,7 @@ from roost.node.models.pulls import Puller
 from roost.node.models.shelf import COUNTING, Shelf, ShelfSettings
 from roost.node.models.stays import StaySettings
 from roost.node.prompts.counters import Counters
-from roost.node.settings import AgentSettings
+from roost.node.settings import AgentSettings, LoopTimes
 from roost.node.states.keeping import KeepSettings
 from roost.node.states.session_settings import SessionSettings
 from roost.observe import logs
@@ -126,7 +126,7 @@ def open_node(
     instance = secrets.token_hex(8)
     software = f"roost {__version__}"
     hello = Hello(OLDEST, node, socket.gethostname(), instance, software, newest=VERSION)
-    agent = Agent(_agent_settings(settings, places), shelf.offers())
+    agent = Agent(agent_settings(settings, places), shelf.offers())
     limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
     loop.check_with(shelf.check)
@@ -223,7 +223,17 @@ def _session_settings(settings: Settings, places: Places) -> SessionSettings:
     )
 
 
-def _agent_settings(settings: Settings, places: Places) -> AgentSettings:
+def loop_times(settings: Settings) -> LoopTimes:
+    """Say what the node's shell may take."""
+    return LoopTimes(
+        stop_grace_s=settings.runtime_stop_grace_s,
+        move_timeout_s=settings.sessions_move_timeout_s,
+        count_keep_s=settings.runtime_count_keep_s,
+    )
+
+
+def agent_settings(settings: Settings, places: Places) -> AgentSettings:
+    """Give the limits of a node; raises `bad_request`."""
     backend = settings.backend if settings.backend != "auto" else "llama_server"
     pace = PaceSettings(
         settings.runtime_stall_s, settings.runtime_stall_floor_s, settings.runtime_load_stall_s

@@ -14,6 +14,7 @@ from roost.cli.parts.gateway import is_loopback
 from roost.cli.parts.join_tokens import join_token, split_token
 from roost.cli.parts.model_watch import Watch, watch
 from roost.cli.parts.node import NODE_SETTINGS, Parts, check_node, open_node
+from roost.cli.parts.node_limits import of_node
 from roost.cli.parts.places import node_places
 from roost.cli.parts.stores import open_stores
 from roost.cli.parts.worker_door import WORKER_SETTINGS, Door, follow, let_end, open_door
@@ -92,6 +93,7 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
         identity, held = stores.home.claim_node()
         with held, node_places(stores.home, identity, settings) as places:
             parts = open_node(settings, stores, models, identity, places)
+            lifetime.reloads.add(of_node(parts, settings, places))
             watching = Watch(stores.models, models, settings.models_poll_s)
             door = await open_door(settings, stores, parts.node, identity)
             if door is not None:

@@ -14,6 +14,7 @@ from roost.cli.banner import banner
 from roost.cli.parts.gateway import GATEWAY_SETTINGS
 from roost.cli.parts.model_watch import Watch, watch
 from roost.cli.parts.node import NODE_SETTINGS, Parts, check_node, open_node, preloaded
+from roost.cli.parts.node_limits import of_node
 from roost.cli.parts.own_gateway import open_own
 from roost.cli.parts.places import node_places
 from roost.cli.parts.stores import Stores, open_to_listen
@@ -147,6 +148,7 @@ async def _serve(
         identity, held = stores.home.claim_node()
         with held, node_places(stores.home, identity, settings) as places:
             parts = open_node(settings, stores, models, identity, places)
+            lifetime.reloads.add(of_node(parts, settings, places))
             node = parts.node
             door = await open_door(settings, stores, node, identity)
             if door is not None:

@@ -33,11 +33,14 @@ class Floor:
         self.packs = False
         self.vitals = Vitals(now)
         self._pace = Pace(pace)
-        self._settings = pace
         self._moved_at = now
         # Whether the step that is under way has, or had, anything of a prompt in it.
         self._has_prefill = False
         self._began_at: dict[StreamKey, float] = {}
+
+    def pace_by(self, settings: PaceSettings) -> None:
+        """Have a silence count as a hang by these limits; what was learned stays."""
+        self._pace.settings = settings
 
     def admit(self, stream: Stream, now: float) -> None:
         """This stream is being prepared, which the runtime's tokeniser has a part in."""
@@ -156,7 +159,7 @@ class Floor:
         """
         working = [stream for stream in self.streams.values() if stream.is_working]
         if not working:
-            return self._settings.stall_s
+            return self._pace.settings.stall_s
         return self._pace.patience_s(prefill=any(s.stage == "prefill" for s in working))
 
     def stalls_at(self) -> float | None:

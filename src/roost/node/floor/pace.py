@@ -55,7 +55,7 @@ class Pace:
     """What the steps of one runtime have taken."""
 
     def __init__(self, settings: PaceSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._prefill = _Recent(PREFILL_WINDOW)
         self._decode = _Recent(DECODE_WINDOW)
 
@@ -69,7 +69,7 @@ class Pace:
 
     def patience_s(self, *, prefill: bool) -> float:
         """Seconds without an event after which the runtime hangs; `prefill` if any is under way."""
-        settings = self._settings
+        settings = self.settings
         kind = self._prefill if prefill else self._decode
         if kind.steps < STEPS_MIN:
             return settings.stall_s

@@ -76,7 +76,7 @@ class Boarding:
     """Models in order of coming; `ledger` says what room there is."""
 
     def __init__(self, settings: RoomSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._line: dict[ModelId, _Turn] = {}
         self._due_s: float | None = None
         self._closed = False
@@ -93,7 +93,7 @@ class Boarding:
         self, offer: ModelOffer, pinned: Container[RuntimeId], now: float
     ) -> tuple[RuntimeId, ...]:
         """Who may go for a model that lacked memory where the ledger saw enough."""
-        if self._closed or not self._settings.evict:
+        if self._closed or not self.settings.evict:
             return ()
         # A model of unknown size gets the place of one.
         return self.ledger.idle(offer.device, max(1, known_bytes(offer)), pinned, now)
@@ -142,37 +142,37 @@ class Boarding:
         model, turn = next(iter(self._line.items()))
         need_bytes, device = known_bytes(offer), offer.device
         of = device, offer.backend
-        if any(map(self.ledger.has, turn.after)) and now < turn.since_s + self._settings.wait_s:
-            self._due_s = turn.since_s + self._settings.wait_s
+        if any(map(self.ledger.has, turn.after)) and now < turn.since_s + self.settings.wait_s:
+            self._due_s = turn.since_s + self.settings.wait_s
             return None
         room = self.ledger.room(need_bytes, pinned, now, *of)
         if room.why == "" and not room.evict:
             return self._out(model, Start(model))
         if not self.ledger.fits_alone(need_bytes):
-            return self._out(model, TurnAway(model, too_large(need_bytes, self._settings)))
+            return self._out(model, TurnAway(model, too_large(need_bytes, self.settings)))
         short_bytes = self.ledger.short_bytes(need_bytes, device)
         if short_bytes and turn.relief == "":
             turn.relief = "asked"
             return Relieve(model, short_bytes)
-        if short_bytes and turn.relief == "asked" and now < turn.since_s + self._settings.wait_s:
-            self._due_s = turn.since_s + self._settings.wait_s
+        if short_bytes and turn.relief == "asked" and now < turn.since_s + self.settings.wait_s:
+            self._due_s = turn.since_s + self.settings.wait_s
             return None
         if room.why == "too_large":
             self.ledger.refused += 1
             return self._out(model, TurnAway(model, no_memory(need_bytes, short_bytes, device)))
-        if room.why == "busy" and not self._settings.evict:
-            return self._out(model, TurnAway(model, all_retained(self._settings, offer.backend)))
+        if room.why == "busy" and not self.settings.evict:
+            return self._out(model, TurnAway(model, all_retained(self.settings, offer.backend)))
         if room.why == "" and (step := _clear(turn, model, room)) is not None:
             return step
-        if now >= turn.since_s + self._settings.wait_s:
-            limits = [*_limits(self._settings, offer.backend), *([_MEMORY] if short_bytes else [])]
-            failure = no_room(self._settings.wait_s, limits, self.ledger.pins())
+        if now >= turn.since_s + self.settings.wait_s:
+            limits = [*_limits(self.settings, offer.backend), *([_MEMORY] if short_bytes else [])]
+            failure = no_room(self.settings.wait_s, limits, self.ledger.pins())
             return self._out(model, TurnAway(model, failure))
-        if room.why == "busy" and now >= turn.since_s + self._settings.turn_s:
+        if room.why == "busy" and now >= turn.since_s + self.settings.turn_s:
             room = self.ledger.room(need_bytes, (), now, *of)
             if not room.why:
                 return _clear(turn, model, room)
-        times = (turn.since_s + self._settings.turn_s, turn.since_s + self._settings.wait_s)
+        times = (turn.since_s + self.settings.turn_s, turn.since_s + self.settings.wait_s)
         due = [at for at in (*times, room.at_s) if at is not None and at > now]
         self._due_s = min(due, default=None)
         return None

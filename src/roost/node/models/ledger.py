@@ -82,7 +82,7 @@ class Ledger:
     """Every runtime from the start of its load until it is gone."""
 
     def __init__(self, settings: RoomSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._residents: dict[RuntimeId, _Resident] = {}
         # What runtimes may take together of a memory that was measured.
         self._budgets: dict[str, int] = {}
@@ -153,13 +153,13 @@ class Ledger:
         """The runtime is ready."""
         one = self._residents[runtime]
         one.ready_s = one.used_s = now
-        stays_s = max(self._settings.min_resident_s, now - one.entered_s)
+        stays_s = max(self.settings.min_resident_s, now - one.entered_s)
         one.may_go_s = now if self.is_brief(runtime) else now + stays_s
 
     def is_brief(self, runtime: RuntimeId) -> bool:
         """Whether this runtime's backend keeps none that nobody uses."""
         one = self._residents.get(runtime)
-        return one is not None and self._settings.kept.get(one.backend) == 0
+        return one is not None and self.settings.kept.get(one.backend) == 0
 
     def used(self, runtime: RuntimeId, now: float) -> None:
         """A stream came to the runtime or left it."""
@@ -205,7 +205,7 @@ class Ledger:
         staying = [one for one in everybody if not one.leaving]
         if self._fits(staying, need):
             return Room("leaving")
-        if not self._settings.evict:
+        if not self.settings.evict:
             return Room("busy")
         free = self._free(staying, pinned)
         for at_s in sorted({max(now, one.may_go_s) for one in free}):
@@ -217,7 +217,7 @@ class Ledger:
 
     def fits_alone(self, need_bytes: int) -> bool:
         """Whether the settings allow a runtime of this size, if nothing else is there."""
-        return not self._settings.max_bytes or need_bytes <= self._settings.max_bytes
+        return not self.settings.max_bytes or need_bytes <= self.settings.max_bytes
 
     def resident_s(self, runtime: RuntimeId, now: float) -> float | None:
         """How long the runtime has been ready; None if it is not."""
@@ -258,7 +258,7 @@ class Ledger:
         return sorted((one for one in idle if not one.pinned), key=lambda one: one.used_s)
 
     def _fits(self, residents: Iterable[_Resident], need: _Need) -> bool:
-        limits, device, here = self._settings, need.device, need.size_bytes
+        limits, device, here = self.settings, need.device, need.size_bytes
         count, alike, total = 1, 1, here
         for one in residents:
             count += 1

@@ -61,7 +61,7 @@ class Gauges:
     """Every memory that was ever measured."""
 
     def __init__(self, settings: PressureSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._devices: dict[str, _Device] = {}
         self._relieved_at: float | None = None
 
@@ -88,11 +88,11 @@ class Gauges:
         reading = self._devices[device].reading if device in self._devices else None
         if reading is None or reading.capacity_bytes is None or reading.room_bytes is None:
             return None
-        return reading.room_bytes - int((1 - self._settings.full) * reading.capacity_bytes)
+        return reading.room_bytes - int((1 - self.settings.full) * reading.capacity_bytes)
 
     def to_free(self, now: float) -> dict[str, int]:
         """How many bytes of which memories a pass should free now; they count as relieved."""
-        rested = self._relieved_at is None or now >= self._relieved_at + self._settings.rest_s
+        rested = self._relieved_at is None or now >= self._relieved_at + self.settings.rest_s
         found: dict[str, int] = {}
         for name, device in self._devices.items() if rested else ():
             level = PRESSURES.index(device.level)
@@ -107,12 +107,12 @@ class Gauges:
     def _over_bytes(self, reading: Reading) -> int:
         assert reading.capacity_bytes is not None, "an unknown memory has no level"
         assert reading.room_bytes is not None, "an unknown memory has no level"
-        wanted = 1 - (self._settings.hard - self._settings.slack)
+        wanted = 1 - (self.settings.hard - self.settings.slack)
         return max(0, int(wanted * reading.capacity_bytes) - reading.room_bytes)
 
     def _level(self, share: float, before: Pressure) -> Pressure:
         """Name a level; one that is left has to be left by `slack`."""
-        settings, level = self._settings, PRESSURES.index("normal")
+        settings, level = self.settings, PRESSURES.index("normal")
         for name, begins in (
             ("soft", settings.soft),
             ("hard", settings.hard),

@@ -117,6 +117,10 @@ class Residency:
         self._model_of: dict[RuntimeId, ModelId] = {}
         self._born = 0
 
+    def limit(self, room: RoomSettings) -> None:
+        """Have these limits for the room of whoever comes from now on."""
+        self._boarding.settings = self.ledger.settings = room
+
     def want(self, model: ModelId, waiter: StreamKey | None, now: float) -> Want:
         """Somebody needs this model's runtime; `waiter` is remembered if it has to wait."""
         lane = self._lanes.setdefault(model, _Lane(model))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -111,6 +111,17 @@ class Shelf:
     def update(self, models: Iterable[Manifest]) -> list[ModelOffer]:
         """Have these models from now on; runtimes that run are not touched. Returns the offers."""
         self._models = {model.id: model for model in models}
+        return self.offers()
+
+    def pace(self, step_budget_ms: int, apart: Container[str]) -> list[ModelOffer]:
+        """Have steps of prefill take about so long from now on; returns the offers.
+
+        `apart` are models for which another time was said.
+        """
+        now, own = self._settings, self._settings.own_options
+        options = _with_budget(now.options, step_budget_ms)
+        own = {m: o if m in apart else _with_budget(o, step_budget_ms) for m, o in own.items()}
+        self._settings = msgspec.structs.replace(now, options=options, own_options=own)
         return self.offers()
 
     def offers(self) -> list[ModelOffer]:
@@ -281,6 +292,11 @@ class Shelf:
         if model.remote:
             return own
         return min(wanted or own, own) if own else wanted
+
+
+def _with_budget(options: RuntimeOptions, step_budget_ms: int) -> RuntimeOptions:
+    engine = msgspec.structs.replace(options.engine, step_budget_ms=step_budget_ms)
+    return msgspec.structs.replace(options, engine=engine)
 
 
 def _nobody_waits(_progress: float) -> None:

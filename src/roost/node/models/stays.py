@@ -36,7 +36,7 @@ class Stays:
     """Which models stay, and who is to go for want of use."""
 
     def __init__(self, settings: StaySettings, ledger: Ledger, floors: Floors) -> None:
-        self._settings = settings
+        self.settings = settings
         self._ledger = ledger
         self._floors = floors
         self._pins: set[ModelId] = set()
@@ -87,7 +87,7 @@ class Stays:
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def _until_s(self, floor: Floor) -> float | None:
-        model, settings = floor.model, self._settings
+        model, settings = floor.model, self.settings
         usual_s = 0.0 if self._ledger.is_brief(floor.runtime) else settings.keep_alive_s
         keep_s = self._own.get(model, settings.models.get(model, usual_s))
         if keep_s < 0 or floor.streams or floor.is_retiring:

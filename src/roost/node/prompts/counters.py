@@ -56,7 +56,7 @@ class Counters:
 
     def __init__(self, launch: LaunchCounter, keep_s: float, log: Log) -> None:
         self._launch = launch
-        self._keep_s = keep_s
+        self.keep_s = keep_s
         self._log = log
         self._counters: dict[ModelId, _Counter] = {}
         self._changed = asyncio.Condition()
@@ -158,7 +158,7 @@ class Counters:
             self._drop(counter)
         else:
             loop = asyncio.get_running_loop()
-            counter.ending = loop.call_later(self._keep_s, self._drop, counter)
+            counter.ending = loop.call_later(self.keep_s, self._drop, counter)
 
     def _drop(self, counter: _Counter) -> None:
         if counter.ending is not None:
