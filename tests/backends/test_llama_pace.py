@@ -8,11 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roost.backends.llama.pace import STEP_MIN, step_for
+from roost.backends.base import SlotUse
+from roost.backends.llama.prefills import PREFILLS_MIN, STEP_MIN, step_for
 from roost.backends.llama.runtime import LlamaRuntime
 from roost.backends.llama.server import LlamaServer
 from roost.core.engine import Engine
 from roost.core.model import RuntimeKey
+from roost.core.request import GenerateRequest, TextPrompt
 from tests.backends.subjects import FAKE, fake_manifest, key_of, settings_in
 
 
@@ -78,3 +80,21 @@ async def test_a_quick_machine_takes_what_was_asked_for(tmp_path: Path) -> None:
     assert await steps(tmp_path, runtime) == (256, [256])
     runtime = await server.start(key(0), manifest, settings, lambda _part: None)
     assert await steps(tmp_path, runtime) == (256, [256, 256])
+
+
+@pytest.mark.slow
+async def test_prefills_of_a_machine_that_was_busy_at_the_load_say_more(tmp_path: Path) -> None:
+    """A runtime tells which steps would fit, once it has seen enough; it goes on with its own."""
+    manifest, settings = fake_manifest(tmp_path), settings_in(tmp_path)
+    small = msgspec.structs.replace(settings, step_tokens=32)
+    runtime = await LlamaServer(str(FAKE)).start(key(300), manifest, small, lambda _part: None)
+    assert (await runtime.telemetry()).fitting_tokens is None
+    for turn in range(PREFILLS_MIN):
+        prompt = TextPrompt(f"{turn} " + "word " * 100)
+        prepared = await runtime.prepare(GenerateRequest(runtime.key.model, prompt, max_tokens=1))
+        async with runtime.open(prepared, SlotUse(0, reuse=False)) as events:
+            async for _ in events:
+                pass
+    told = await runtime.telemetry()
+    assert (told.step_tokens, told.fitting_tokens) == (32, 256)
+    await runtime.stop(2.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -414,6 +415,38 @@ async def test_steps_are_remembered(tmp_path: Path) -> None:
     for model in ("m", "m", "n"):
         await shelf.start(ModelId(model), RuntimeId("m#1"), lambda _part: None)
     assert [settings.step_tokens for _, _, settings in backend.asked] == [0, 64, 0]
+
+
+async def test_steps_are_put_right_by_what_runtimes_see(tmp_path: Path) -> None:
+    """The next one of the key takes them, in another life of the node too; nobody is loaded for it.
+
+    Written once, and not at all for a runtime that has no budget.
+    """
+    backend, home = Recording("llama_server"), Home.open(tmp_path)
+    options = RuntimeOptions(engine=Engine(step_budget_ms=300))
+    settings = ShelfSettings(options, "/run", "/logs", StartSettings(workdir="", log_path=""))
+
+    def shelf() -> Shelf:
+        made = Shelf([_manifest()], Always(backend), settings)
+        made.pace_with(Paces(home, "cpu"))
+        return made
+
+    first = shelf()
+    started = await first.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+    assert isinstance(started, TinyRuntime)
+    await first.learn((started,))
+    assert not (home.root / "paces.json").exists()
+    started.told = Telemetry(step_tokens=32, fitting_tokens=128)
+    free = TinyRuntime(ModelId("free"))
+    free.told = started.told
+    await first.learn((started, free))
+    written = (home.root / "paces.json").stat()
+    await first.learn((started, free))
+    assert (home.root / "paces.json").stat() == written
+    assert len(json.loads((home.root / "paces.json").read_text())) == 1
+    for one in (first, shelf()):
+        await one.start(ModelId("m"), RuntimeId("m#2"), lambda _part: None)
+    assert [asked.step_tokens for _, _, asked in backend.asked] == [0, 128, 128]
 
 
 def test_the_time_of_a_step_changes_for_all_but_those_with_their_own(tmp_path: Path) -> None:

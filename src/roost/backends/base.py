@@ -101,7 +101,8 @@ class Telemetry(msgspec.Struct, frozen=True):
     """What a runtime knows about itself; unknown is None, never 0.
 
     `mapped_bytes` of `rss_bytes` are pages of files, which the system could drop. `step_tokens` is
-    the most prompt tokens that are computed in one step.
+    the most prompt tokens that are computed in one step, `fitting_tokens` how many would fit the
+    key's `step_budget_ms` by what prefills have taken.
     """
 
     live: int | None = None
@@ -111,6 +112,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     decode_tokens_per_s: float | None = None
     mapped_bytes: int | None = None
     step_tokens: int | None = None
+    fitting_tokens: int | None = None
 
 
 class Died(Protocol):

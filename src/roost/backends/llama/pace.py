@@ -13,11 +13,8 @@ import msgspec
 
 from roost.backends.llama.answer import Timings
 from roost.backends.llama.link import Link
+from roost.backends.llama.prefills import PROBE_TOKENS, STEP_MIN, step_for
 
-STEP_MIN = 32
-"""Smaller steps cost more than they smooth."""
-
-PROBE_TOKENS = 64
 PROBES = 3
 """The best of them counts: a machine may be busy, but never faster than it is."""
 
@@ -34,19 +31,6 @@ class SlowError(Exception):
 
 class _Answer(msgspec.Struct):
     timings: Timings
-
-
-def step_for(ms_per_token: float, budget_ms: int, most: int) -> int:
-    """Say how many tokens of `most` fit the budget: a power of two, or `most`, or `STEP_MIN`.
-
-    Powers of two, so that equal machines take equal steps: in steps of another size an engine
-    computes the same with other rounding.
-    """
-    fitting = budget_ms / ms_per_token if ms_per_token > 0 else most
-    step = STEP_MIN
-    while step * 2 <= fitting:
-        step *= 2
-    return most if fitting >= most else min(step, most)
 
 
 async def measured_step(link: Link, vocab_size: int, budget_ms: int, most: int) -> int:

@@ -18,6 +18,7 @@ from roost.backends.llama.embed import LlamaEmbedder
 from roost.backends.llama.http import Lost
 from roost.backends.llama.link import Link
 from roost.backends.llama.places import remove_folder
+from roost.backends.llama.prefills import Prefills
 from roost.backends.llama.rank import LlamaRanker
 from roost.backends.llama.states import LlamaStates
 from roost.backends.llama.stream import Stream
@@ -100,6 +101,8 @@ class LlamaRuntime:
         self._ranker = LlamaRanker(link, facts.ctx, facts.max_token_bytes, facts.control_tokens)
         self._live = 0
         self._rates = Telemetry()
+        options = key.options
+        self._prefills = Prefills(options.engine.step_budget_ms, facts.step_tokens, options.batch)
         link.child.on_death(self._clean_up)
 
     @property
@@ -219,6 +222,7 @@ class LlamaRuntime:
             rss_bytes=child.rss_bytes(),
             mapped_bytes=child.mapped_bytes(),
             step_tokens=self._facts.step_tokens,
+            fitting_tokens=self._prefills.fitting(),
         )
 
     async def stop(self, grace_s: float) -> None:
@@ -244,6 +248,7 @@ class LlamaRuntime:
         """Remember how fast the last answer was, where it was long enough to tell."""
         if timings is None:
             return
+        self._prefills.on_prefill(timings.prompt_n, timings.prompt_ms)
         prefill = timings.prompt_n, timings.prompt_ms / 1000
         decode = timings.predicted_n, timings.predicted_ms / 1000
         self._rates = learned(self._rates, prefill, decode)

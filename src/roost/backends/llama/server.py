@@ -19,7 +19,7 @@ from roost.backends.base import StartSettings
 from roost.backends.install import install_command
 from roost.backends.llama import argv as llama_argv
 from roost.backends.llama.argv import Launch
-from roost.backends.llama.pace import STEP_MIN, SlowError
+from roost.backends.llama.pace import SlowError
 from roost.backends.llama.places import (
     Ports,
     has_unix_sockets,
@@ -27,6 +27,7 @@ from roost.backends.llama.places import (
     private_folder,
     remove_folder,
 )
+from roost.backends.llama.prefills import STEP_MIN
 from roost.backends.llama.ready import Starting
 from roost.backends.llama.runtime import CLAIMS, LlamaRuntime
 from roost.backends.processes.child import Program

@@ -52,13 +52,14 @@ from roost.wire.pump import PumpSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from roost.backends.base import Runtime
     from roost.backends.choosing import Subject
     from roost.cli.parts.places import Places
     from roost.cli.parts.stores import Stores
     from roost.config import Settings
-    from roost.core.about import BackendAbout
+    from roost.core.about import BackendAbout, NodeAbout
     from roost.core.choice import Choice
-    from roost.core.ids import NodeId
+    from roost.core.ids import NodeId, RuntimeId
     from roost.store.pulling.pull import Watch
 
 NODE_SETTINGS = (
@@ -132,7 +133,13 @@ def open_node(
     loop.check_with(shelf.check)
     loop.count_with(Counters(shelf.start_counter, settings.runtime_count_keep_s, logs.get()))
     shelf.tell_with(loop.set_models)
-    loop.describe_with(Describer(partial(_abouts, settings), time.monotonic, places.persistence))
+    describe = Describer(partial(_abouts, settings), time.monotonic, places.persistence)
+
+    async def describe_and_learn(runtimes: Mapping[RuntimeId, Runtime]) -> NodeAbout:
+        await shelf.learn(tuple(runtimes.values()))
+        return await describe(runtimes)
+
+    loop.describe_with(describe_and_learn)
     loop.salt_with(salted(stores.home))
     reuse = settings.sessions_reuse != "disabled"
     loop.begin_with(places.found, kept_of(places.found, reuse=reuse))

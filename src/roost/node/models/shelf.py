@@ -78,6 +78,7 @@ class Shelf:
         self._known: tuple[Weighed, ...] = ()
         self._memories: Mapping[str, str] = {}
         self._paces: Paces | None = None
+        self._steps: dict[str, int] = {}
 
     def tell_with(self, tell: Tell) -> None:
         """Have this hear what is offered when another backend has taken over a model."""
@@ -199,6 +200,7 @@ class Shelf:
         if paces is None or not key.options.engine.step_budget_ms:
             return await backend.start(key, manifest, settings, on_progress)
         known = await asyncio.to_thread(paces.step_of, key.name)
+        self._steps[key.name] = known
         settings = msgspec.structs.replace(settings, step_tokens=known)
         runtime = await backend.start(key, manifest, settings, on_progress)
         with contextlib.suppress(RoostError):
@@ -206,7 +208,23 @@ class Shelf:
             step = (await runtime.telemetry()).step_tokens
             if step and step != known:
                 await asyncio.to_thread(paces.note, key.name, step)
+                self._steps[key.name] = step
         return runtime
+
+    async def learn(self, runtimes: Iterable[Runtime]) -> None:
+        """Remember what steps would be right by what these have seen; the next ones take them.
+
+        Nobody is loaded again for it: that costs more than steps that are too small for a while.
+        """
+        for runtime in runtimes:
+            name = runtime.key.name
+            if self._paces is None or not runtime.key.options.engine.step_budget_ms:
+                continue
+            with contextlib.suppress(RoostError):
+                fits = (await runtime.telemetry()).fitting_tokens
+                if fits and fits != self._steps.get(name):
+                    await asyncio.to_thread(self._paces.note, name, fits)
+                    self._steps[name] = fits
 
     def _check_engine(self, manifest: Manifest, backend: str) -> None:
         """Refuse what was said of this very model and takes no effect."""
