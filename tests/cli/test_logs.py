@@ -10,7 +10,7 @@ import pytest
 
 from roost.cli.main import run
 from roost.store.home import Home
-from roost.store.runtime_logs import file_name
+from roost.store.runtime_logs import log_name
 
 Capture = pytest.CaptureFixture[str]
 
@@ -20,11 +20,11 @@ def home(tmp_path: Path) -> Home:
     """A ROOST_HOME in which runtimes of two models have spoken."""
     made = Home.open(tmp_path / "home")
     for node, model, text in (
-        ("node-a", "org_m", "one\ntwo\n\x1b[2Jthree\n"),
+        ("node-a", "org/m", "one\ntwo\n\x1b[2Jthree\n"),
         ("node-b", "n", "n\n"),
     ):
         (made.logs / node).mkdir()
-        (made.logs / node / f"{model}.log").write_text(text)
+        (made.logs / node / log_name(model)).write_text(text)
     return made
 
 
@@ -46,19 +46,23 @@ def test_the_last_lines_of_a_models_log(home: Home, capsys: Capture) -> None:
 
 def test_what_counts_prompts_is_another_log(home: Home, capsys: Capture) -> None:
     """A model's name shows what its runtime said, however new the other one is."""
-    other = home.logs / "node-a" / f"{file_name('vocabulary-org/m')}.log"
+    other = home.logs / "node-a" / log_name("org/m", counts=True)
     other.write_text("counted\n")
     os.utime(other, (2**31, 2**31))
     assert told(home, capsys, "org/m", "-n", "1")[1] == "\ufffd[2Jthree\n"
-    assert told(home, capsys, "vocabulary-org/m")[1] == "counted\n"
+    assert told(home, capsys, "org/m", "--vocabulary")[1] == "counted\n"
+    assert "org/m --vocabulary" in told(home, capsys)[1]
+    listed = msgspec.json.decode(told(home, capsys, "--json")[1])
+    assert (listed[0]["model"], listed[0]["vocabulary"]) == ("org/m", True)
+    assert told(home, capsys, "n", "--vocabulary")[0] == 2
 
 
 def test_without_a_name_they_are_listed(home: Home, capsys: Capture) -> None:
     """For people, and for scripts."""
     code, shown, _ = told(home, capsys)
-    assert (code, "org_m" in shown, "node-b" in shown) == (0, True, True)
+    assert (code, "org/m" in shown, "node-b" in shown) == (0, True, True)
     listed = msgspec.json.decode(told(home, capsys, "--json")[1])
-    assert {one["model"] for one in listed} == {"org_m", "n"}
+    assert {one["model"] for one in listed} == {"org/m", "n"}
     assert {
         one["model"]
         for one in msgspec.json.decode(told(home, capsys, "--json", "--node", "node-b")[1])
@@ -69,10 +73,11 @@ def test_without_a_name_they_are_listed(home: Home, capsys: Capture) -> None:
     ("arguments", "words"),
     [
         (("nobody",), "There are: "),
-        (("n", "--node", "node-a"), "There are: org_m"),
+        (("n", "--node", "node-a"), "There are: org/m"),
         (("n", "-n", "-1"), "from 0 to"),
         (("n", "-n", "many"), "invalid int value"),
         (("-f",), "-f needs the name"),
+        (("--vocabulary",), "--vocabulary needs the name"),
     ],
 )
 def test_what_cannot_be_shown(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from roost.backends.base import Runtime, StartSettings, Telemetry
+from roost.backends.base import Runtime, StartSettings
 from roost.core.engine import Engine, ExtraFile
 from roost.core.ids import ModelId, RuntimeId
 from roost.core.kv import KvLayers, KvShape
@@ -20,7 +19,6 @@ from roost.node.models.shelf import Shelf, ShelfSettings, digest_of, reading_of
 from roost.store.calibration import Calibration
 from roost.store.home import Home
 from roost.store.models.inspection import digest
-from roost.store.paces import Paces
 from tests.node.tiny import TinyRuntime
 from tests.store.gguf_writer import tiny
 
@@ -87,7 +85,8 @@ class Seen(Always):
         return super().backend_of(model)
 
 
-def _manifest(model: str = "m", ctx_train: int = 2048) -> Manifest:
+def manifest_of(model: str = "m", ctx_train: int = 2048) -> Manifest:
+    """Say of a model what there is to say."""
     return Manifest(
         ModelId(model),
         "/models/m.gguf",
@@ -112,7 +111,7 @@ def _shelf(backend: Recording, *models: Manifest, ctx: int = 4096) -> Shelf:
 )
 def test_the_context_is_at_most_the_models_own(wanted: int, own: int, ctx: int) -> None:
     """What is asked for, but never more than the model was trained for; 0 takes all of that."""
-    (offer,) = _shelf(Recording(), _manifest(ctx_train=own), ctx=wanted).offers()
+    (offer,) = _shelf(Recording(), manifest_of(ctx_train=own), ctx=wanted).offers()
     assert offer == ModelOffer(
         ModelId("m"),
         slots=3,
@@ -135,7 +134,7 @@ async def test_a_model_may_have_options_of_its_own() -> None:
     own = {"m": RuntimeOptions(ctx=64, slots=1, batch=16, threads=2)}
     settings = ShelfSettings(RuntimeOptions(), "/run", "/logs", start, own_options=own)
     backend = Recording()
-    shelf = Shelf([_manifest(), _manifest("n")], Always(backend), settings)
+    shelf = Shelf([manifest_of(), manifest_of("n")], Always(backend), settings)
     assert [(offer.slots, offer.ctx) for offer in shelf.offers()] == [(1, 64), (4, 2048)]
     await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
     assert backend.asked[0][0].options == own["m"]
@@ -143,15 +142,15 @@ async def test_a_model_may_have_options_of_its_own() -> None:
 
 def test_a_model_is_for_what_it_was_made_for_or_what_is_said() -> None:
     """One for vectors has no chat, and sizes; `mode` makes one of another that can say texts."""
-    made = msgspec.structs.replace(_manifest("v"), tasks=("embeddings",), vector_sizes=(8,))
-    chat = msgspec.structs.replace(_manifest("c"), tasks=("chat",), vector_sizes=(64,))
+    made = msgspec.structs.replace(manifest_of("v"), tasks=("embeddings",), vector_sizes=(8,))
+    chat = msgspec.structs.replace(manifest_of("c"), tasks=("chat",), vector_sizes=(64,))
     common = RuntimeOptions(mode="auto")
     own = {"c": RuntimeOptions(mode="embed")}
     start, seen = StartSettings(workdir="", log_path=""), Seen(Recording())
 
     def offered(sizes: dict[str, tuple[int, ...]], **more: RuntimeOptions) -> list[object]:
         settings = ShelfSettings(common, "/run", "/logs", start, "", more, sizes)
-        found = Shelf([_manifest(), made, chat], seen, settings).offers()
+        found = Shelf([manifest_of(), made, chat], seen, settings).offers()
         return [(one.mode, one.has_chat, one.max_token_bytes, one.vector_sizes) for one in found]
 
     says, makes = ("generate", True, 12, ()), ("embed", False, 0, (8,))
@@ -175,7 +174,7 @@ def _engines(backend: Recording, engine: Engine, kv: KvShape | None = None) -> S
     own = {"m": RuntimeOptions(ctx=256, slots=1, engine=engine)}
     start = StartSettings(workdir="", log_path="")
     settings = ShelfSettings(RuntimeOptions(), "/run", "/logs", start, own_options=own)
-    manifest = msgspec.structs.replace(_manifest(), kv=kv)
+    manifest = msgspec.structs.replace(manifest_of(), kv=kv)
     return Shelf([manifest], Always(backend), settings)
 
 
@@ -198,7 +197,7 @@ async def test_options_without_effect_are_refused_by_name() -> None:
     start = StartSettings(workdir="", log_path="")
     common = RuntimeOptions(engine=Engine(mlock=True))
     backend = Recording()
-    shelf = Shelf([_manifest()], Always(backend), ShelfSettings(common, "/run", "/logs", start))
+    shelf = Shelf([manifest_of()], Always(backend), ShelfSettings(common, "/run", "/logs", start))
     await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
     assert backend.asked[0][0].options.engine == Engine()
 
@@ -221,8 +220,8 @@ async def test_files_beside_a_model_are_looked_at_before_each_load(tmp_path: Pat
 
 async def test_models_come_and_go() -> None:
     """After an update the new model starts, and the old one fails to load with a reason."""
-    shelf = _shelf(Recording(), _manifest("old"))
-    assert [offer.model for offer in shelf.update([_manifest("new")])] == ["new"]
+    shelf = _shelf(Recording(), manifest_of("old"))
+    assert [offer.model for offer in shelf.update([manifest_of("new")])] == ["new"]
     runtime = await shelf.start(ModelId("new"), RuntimeId("new#1"), lambda _part: None)
     assert runtime.key.model == "new"
     with pytest.raises(RoostError) as caught:
@@ -234,7 +233,7 @@ def test_a_model_that_no_backend_runs_is_still_offered() -> None:
     """Asked for, it says why it does not load; that beats pretending that it is not there."""
     start = StartSettings(workdir="", log_path="")
     settings = ShelfSettings(RuntimeOptions(), "/run", "/logs", start)
-    shelf = Shelf([_manifest()], Always(), settings)
+    shelf = Shelf([manifest_of()], Always(), settings)
     assert [offer.backend for offer in shelf.offers()] == [""]
 
 
@@ -248,7 +247,7 @@ async def test_the_next_backend_takes_over_where_a_load_fails() -> None:
     broken, sound = Recording("broken", works=False), Recording("sound")
     start = StartSettings(workdir="", log_path="")
     settings = ShelfSettings(RuntimeOptions(), "/run", "/logs", start)
-    shelf = Shelf([_manifest()], Always(broken, sound), settings)
+    shelf = Shelf([manifest_of()], Always(broken, sound), settings)
     shelf.tell_with(tell)
     (before,) = shelf.offers()
     runtime = await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
@@ -262,7 +261,7 @@ async def test_the_last_backend_says_why_nothing_runs() -> None:
     """Where nobody is left the last failure is the answer, and it is tried again when asked."""
     broken = Recording("broken", works=False)
     shelf = Shelf(
-        *([_manifest()], Always(broken)),
+        *([manifest_of()], Always(broken)),
         ShelfSettings(RuntimeOptions(), "/run", "/logs", StartSettings(workdir="", log_path="")),
     )
     for _ in range(2):
@@ -274,7 +273,7 @@ async def test_the_last_backend_says_why_nothing_runs() -> None:
 async def test_a_runtime_starts_with_its_own_key_and_files() -> None:
     """The key holds what the offer promised; names of files stay inside their folders."""
     backend = Recording()
-    shelf = _shelf(backend, _manifest(ODD))
+    shelf = _shelf(backend, manifest_of(ODD))
     progress: list[float] = []
     runtime = await shelf.start(ODD, RuntimeId(f"{ODD}#1"), progress.append)
     ((key, manifest, settings),) = backend.asked
@@ -284,7 +283,7 @@ async def test_a_runtime_starts_with_its_own_key_and_files() -> None:
     assert manifest.id == runtime.key.model == ODD
     assert (settings.workdir, settings.log_path) == (
         "/run/_org_model_1_1",
-        "/logs/_org_model_1.log",
+        "/logs/%2E.%2Forg%2Fmodel%3A1.log",
     )
     assert settings.start_timeout_s == 9.0
     assert progress == [1.0]
@@ -294,14 +293,31 @@ async def test_what_counts_has_a_log_of_its_own(tmp_path: Path) -> None:
     """A model's runtime may run beside it, and two processes neither write nor rotate one log."""
     backend, path = Recording("llama_server"), tmp_path / "m.gguf"
     path.write_bytes(tiny())
-    manifest = msgspec.structs.replace(_manifest(ODD), path=str(path))
+    manifest = msgspec.structs.replace(manifest_of(ODD), path=str(path))
     start = StartSettings(workdir="", log_path="", start_timeout_s=9.0)
     settings = ShelfSettings(RuntimeOptions(), str(tmp_path), "/logs", start)
     shelf = Shelf([manifest], Always(backend), settings)
     await shelf.start(ODD, RuntimeId(f"{ODD}#1"), lambda _: None)
     await shelf.start_counter(ODD)
     logs = [asked.log_path for _key, _manifest, asked in backend.asked]
-    assert logs == ["/logs/_org_model_1.log", "/logs/vocabulary-.._org_model_1.log"]
+    own = "/logs/%2E.%2Forg%2Fmodel%3A1"
+    assert logs == [f"{own}.log", f"{own}+vocabulary.log"]
+
+
+async def test_no_name_of_a_model_is_that_of_what_counts_for_another(tmp_path: Path) -> None:
+    """Neither a log nor a folder is shared, whatever models are called."""
+    backend, path = Recording("llama_server"), tmp_path / "m.gguf"
+    path.write_bytes(tiny())
+    names = ("x", "vocabulary-x", "x_1", "x+vocabulary", "a/b", "a_b", "1-vocabulary")
+    models = [msgspec.structs.replace(manifest_of(name), path=str(path)) for name in names]
+    start = StartSettings(workdir="", log_path="")
+    settings = ShelfSettings(RuntimeOptions(), str(tmp_path), "/logs", start)
+    shelf = Shelf(models, Always(backend), settings)
+    for number, name in enumerate(names, 1):
+        await shelf.start(ModelId(name), RuntimeId(f"{name}#{number}"), lambda _: None)
+        await shelf.start_counter(ModelId(name))
+    asked = [settings for _key, _manifest, settings in backend.asked]
+    assert len({one.log_path for one in asked}) == len({one.workdir for one in asked}) == 14
 
 
 async def test_no_runtime_starts_on_a_file_that_is_another(tmp_path: Path) -> None:
@@ -310,7 +326,7 @@ async def test_no_runtime_starts_on_a_file_that_is_another(tmp_path: Path) -> No
     path.write_bytes(b"GGUF")
     file = ModelFile(str(path), 5, "sha256:0", path.stat().st_mtime_ns)
     backend = Recording()
-    shelf = _shelf(backend, msgspec.structs.replace(_manifest(), files=(file,)))
+    shelf = _shelf(backend, msgspec.structs.replace(manifest_of(), files=(file,)))
     with pytest.raises(RoostError, match="another one than was installed") as caught:
         await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
     assert caught.value.failure.reason == "load_failed"
@@ -323,8 +339,8 @@ async def test_no_runtime_starts_on_a_file_that_is_another(tmp_path: Path) -> No
 
 def test_offers_say_what_the_cache_takes() -> None:
     """Bytes of all slots and of a token, from the layers; unknown layers are unknown bytes."""
-    known = msgspec.structs.replace(_manifest(), kv=KvShape((KvLayers(30, 192, 192),)))
-    shelf = _shelf(Recording(), known, _manifest("other"))
+    known = msgspec.structs.replace(manifest_of(), kv=KvShape((KvLayers(30, 192, 192),)))
+    shelf = _shelf(Recording(), known, manifest_of("other"))
     offers = {offer.model: (offer.kv_bytes, offer.kv_token_bytes) for offer in shelf.offers()}
     assert offers == {"m": (3 * 2048 * 23_040, 23_040), "other": (None, None)}
 
@@ -353,7 +369,7 @@ def test_whatever_changes_the_meaning_of_an_id_changes_the_digest(
 async def test_what_was_seen_is_offered_by_whoever_starts_next(tmp_path: Path) -> None:
     """Of this key as measured; a model that was installed anew meanwhile is another one."""
     home = Home.open(tmp_path)
-    shelf = _shelf(Recording(), _manifest())
+    shelf = _shelf(Recording(), manifest_of())
     shelf.weigh_with(Calibration(home), {"tiny": "cuda"})
     (before,) = shelf.offers()
     assert (before.measured_bytes, before.device) == (None, "cuda")
@@ -365,7 +381,7 @@ async def test_what_was_seen_is_offered_by_whoever_starts_next(tmp_path: Path) -
     (after,) = shelf.offers()
     assert after.measured_bytes == 9000
     assert before.key == after.key
-    again = _shelf(Recording(), _manifest())
+    again = _shelf(Recording(), manifest_of())
     again.weigh_with(Calibration(home), {})
     (offer,) = again.offers()
     assert (offer.measured_bytes, offer.device) == (9000, "host")
@@ -374,96 +390,10 @@ async def test_what_was_seen_is_offered_by_whoever_starts_next(tmp_path: Path) -
 async def test_a_node_that_cannot_write_figures_down_still_has_them(tmp_path: Path) -> None:
     """The failure is a storage error for the log; what was seen counts until the node ends."""
     home = Home.open(tmp_path)
-    shelf = _shelf(Recording(), _manifest())
+    shelf = _shelf(Recording(), manifest_of())
     shelf.weigh_with(Calibration(home), {})
     home.locks.rmdir()
     key = RuntimeKey("tiny", ModelId("m"), "sha256:0", RuntimeOptions(ctx=2048, slots=3))
     with pytest.raises(RoostError):
         await shelf.note(key, 9000)
     assert shelf.offers()[0].measured_bytes == 9000
-
-
-async def test_steps_are_remembered(tmp_path: Path) -> None:
-    """What a runtime tells of its steps is what the next one of its key is started with."""
-
-    class Stepping(Recording):
-        """A backend whose runtimes tell how large their steps are."""
-
-        async def start(
-            self,
-            key: RuntimeKey,
-            manifest: Manifest,
-            settings: StartSettings,
-            on_progress: Callable[[float], None],
-        ) -> Runtime:
-            """Start one with steps of 64 tokens."""
-            runtime = await super().start(key, manifest, settings, on_progress)
-            assert isinstance(runtime, TinyRuntime)
-            runtime.told = Telemetry(step_tokens=64)
-            return runtime
-
-    backend = Stepping("llama_server")
-    start = StartSettings(workdir="", log_path="")
-    own = {"n": RuntimeOptions(engine=Engine(step_budget_ms=0))}
-    common = RuntimeOptions(engine=Engine(step_budget_ms=300))
-    shelf = Shelf(
-        [_manifest(), _manifest("n")],
-        Always(backend),
-        ShelfSettings(common, "/run", "/logs", start, own_options=own),
-    )
-    shelf.pace_with(Paces(Home.open(tmp_path), "cpu"))
-    for model in ("m", "m", "n"):
-        await shelf.start(ModelId(model), RuntimeId("m#1"), lambda _part: None)
-    assert [settings.step_tokens for _, _, settings in backend.asked] == [0, 64, 0]
-
-
-async def test_steps_are_put_right_by_what_runtimes_see(tmp_path: Path) -> None:
-    """The next one of the key takes them, in another life of the node too; nobody is loaded for it.
-
-    Written once, and not at all for a runtime that has no budget.
-    """
-    backend, home = Recording("llama_server"), Home.open(tmp_path)
-    options = RuntimeOptions(engine=Engine(step_budget_ms=300))
-    settings = ShelfSettings(options, "/run", "/logs", StartSettings(workdir="", log_path=""))
-
-    def shelf() -> Shelf:
-        made = Shelf([_manifest()], Always(backend), settings)
-        made.pace_with(Paces(home, "cpu"))
-        return made
-
-    first = shelf()
-    started = await first.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
-    assert isinstance(started, TinyRuntime)
-    await first.learn((started,))
-    assert not (home.root / "paces.json").exists()
-    started.told = Telemetry(step_tokens=32, fitting_tokens=128)
-    free = TinyRuntime(ModelId("free"))
-    free.told = started.told
-    await first.learn((started, free))
-    written = (home.root / "paces.json").stat()
-    await first.learn((started, free))
-    assert (home.root / "paces.json").stat() == written
-    assert len(json.loads((home.root / "paces.json").read_text())) == 1
-    for one in (first, shelf()):
-        await one.start(ModelId("m"), RuntimeId("m#2"), lambda _part: None)
-    assert [asked.step_tokens for _, _, asked in backend.asked] == [0, 128, 128]
-
-
-def test_the_time_of_a_step_changes_for_all_but_those_with_their_own(tmp_path: Path) -> None:
-    """It is part of the key, so that runtimes that were loaded with another one are replaced."""
-    own = {"own": RuntimeOptions(engine=Engine(step_budget_ms=7)), "other": RuntimeOptions()}
-    settings = ShelfSettings(
-        RuntimeOptions(engine=Engine(step_budget_ms=300)),
-        str(tmp_path),
-        str(tmp_path),
-        StartSettings("", ""),
-        own_options=own,
-    )
-    models = [_manifest(name) for name in ("m", "own", "other")]
-    shelf = Shelf(models, Always(Recording("llama_server")), settings)
-    before = {one.model: one.key for one in shelf.offers()}
-    after = {one.model: one.key for one in shelf.pace(100, {"own"})}
-    assert {model for model in before if before[model] != after[model]} == {"m", "other"}
-    assert {one.model: one.key for one in shelf.pace(300, {"own"})}[ModelId("m")] == before[
-        ModelId("m")
-    ]

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.store.home import Home
-from roost.store.runtime_logs import Follower, file_name, last_lines, runtime_logs
+from roost.store.runtime_logs import (
+    Follower,
+    file_name,
+    last_lines,
+    log_name,
+    runtime_logs,
+)
 
 
 @pytest.fixture
@@ -46,6 +52,27 @@ def test_names_of_files_stay_in_their_folder(name: str) -> None:
     made = file_name(name)
     assert "/" not in made
     assert not made.startswith(".")
+
+
+@given(st.lists(st.text(min_size=1, max_size=300), min_size=2, max_size=2, unique=True))
+def test_no_two_logs_have_one_name(names: list[str]) -> None:
+    """Whatever models are called, and whether it is the runtime's or what counts prompts."""
+    made = {log_name(name, counts=counts) for name in names for counts in (False, True)}
+    assert len(made) == 4
+    for name in made:
+        assert "/" not in name
+        assert not name.startswith(".")
+        assert len(name) <= 140
+
+
+@pytest.mark.parametrize("model", ["org/m:1", "..", "%2E", "a+vocabulary", "Ä ö"])
+def test_a_log_tells_whose_it_is(home: Home, model: str) -> None:
+    """The name of its file is read back."""
+    (home.logs / "node-0").mkdir()
+    for counts in (False, True):
+        (home.logs / "node-0" / log_name(model, counts=counts)).write_text("x")
+    found = runtime_logs(home)
+    assert {(one.model, one.counts) for one in found} == {(model, False), (model, True)}
 
 
 def test_last_lines_go_back_into_full_logs(log: Path) -> None:

@@ -1,17 +1,21 @@
 """SHELL: what runtimes have said: their logs under ROOST_HOME, read from the end and followed.
 
-`logs/<node>/<model>.log` is written by the runtime's shim. A full one becomes `.1`, the one before
+`logs/<node>/<model>.log` is written by the runtime's shim, `<model>+vocabulary.log` by what counts
+the model's prompts. No two models have the same name for a file, whatever they are called, and
+none has one with a plus. A full one becomes `.1`, the one before
 it `.2`, and so on; so a reader that holds a file open reads it to its end, and then the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -22,21 +26,43 @@ SUFFIX = ".log"
 TAIL_MAX_BYTES = 16 * 2**20
 """Read at most from the end of one log, however many lines are asked for."""
 PIECE_BYTES = 65_536
+LOG_NAME_MAX = 120
+"""Characters of a log's name that are the model's; longer ones end in a digest."""
+COUNTS = "+vocabulary"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RuntimeLog(msgspec.Struct, frozen=True):
-    """The logs of one model on one node; `size_bytes` counts the full ones too."""
+    """The logs of one model on one node; `size_bytes` counts the full ones too.
+
+    `counts` is of what counts prompts while the model is not loaded.
+    """
 
     model: str
     node: str
     size_bytes: int
     changed_unix_s: int
     path: Path
+    counts: bool = False
+
+
+def log_name(model: str, *, counts: bool = False) -> str:
+    """Name a model's log: another name for each model, and for what `counts` its prompts."""
+    name = quote(model, safe="", errors="surrogatepass")
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > LOG_NAME_MAX:
+        # No name that was quoted has a sign of percent before anything else than two capitals.
+        digest = hashlib.sha256(model.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = f"{name[: LOG_NAME_MAX - 20]}%-{digest}"
+    return f"{name}{COUNTS if counts else ''}{SUFFIX}"
 
 
 def file_name(name: str) -> str:
-    """Name the files of a model or a runtime; model names may hold slashes and more."""
+    """Name the folders of a runtime; names of models may hold slashes and more.
+
+    Runtimes of a node have a number at the end of their ids, so these differ.
+    """
     return _UNSAFE.sub("_", name).lstrip(".")
 
 
@@ -54,7 +80,8 @@ def _look(path: Path) -> RuntimeLog:
     stats = path.stat()
     size = stats.st_size + sum(older.stat().st_size for older in _older(path))
     name = path.name.removesuffix(SUFFIX)
-    return RuntimeLog(name, path.parent.name, size, int(stats.st_mtime), path)
+    model, counts = unquote(name.removesuffix(COUNTS)), name.endswith(COUNTS)
+    return RuntimeLog(model, path.parent.name, size, int(stats.st_mtime), path, counts)
 
 
 def _older(path: Path) -> list[Path]:

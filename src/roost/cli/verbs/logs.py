@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Show the last lines that the runtime of a model on this machine has said, or follow it with -f; a
 runtime's id will do as well while its gateway runs. What counts prompts of a model that is not
-loaded has a log of its own, named vocabulary-MODEL. Without a name it lists the logs there are,
+loaded has a log of its own, which --vocabulary shows. Without a name it lists the logs there are,
 newest first. roost's own log goes to standard error; a service's is kept by the journal.
 """
 LINES = 100
@@ -53,12 +53,15 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
     parser.add_argument("--node", default="", help="of this node, where several run here")
+    parser.add_argument(
+        "--vocabulary", action="store_true", help="of what counts the model's prompts"
+    )
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     parsed = parser.parse_args(arguments)
     if not 0 <= parsed.lines <= LINES_MAX:
         parser.error(f"--lines is from 0 to {LINES_MAX}")
-    if parsed.follow and not parsed.name:
-        parser.error("-f needs the name of a model")
+    if (parsed.follow or parsed.vocabulary) and not parsed.name:
+        parser.error(f"{'-f' if parsed.follow else '--vocabulary'} needs the name of a model")
     from roost.store.runtime_logs import runtime_logs
 
     settings = options.load(parsed).settings
@@ -66,19 +69,23 @@ def main(arguments: list[str]) -> int:
     found = [log for log in found if parsed.node in ("", log.node)]
     if not parsed.name:
         return _list(found, as_json=parsed.json)
+    found = [log for log in found if log.counts == parsed.vocabulary]
     _show(_named(settings, found, parsed.name), parsed.lines, follow=parsed.follow)
     return 0
 
 
 def _list(found: Sequence[RuntimeLog], *, as_json: bool) -> int:
     if as_json:
-        told = [(log.model, log.node, log.size_bytes, log.changed_unix_s) for log in found]
-        names = ("model", "node", "size_bytes", "changed_unix_s")
+        told = [
+            (log.model, log.node, log.size_bytes, log.changed_unix_s, log.counts) for log in found
+        ]
+        names = ("model", "node", "size_bytes", "changed_unix_s", "vocabulary")
         options.print_json([dict(zip(names, one, strict=True)) for one in told])
         return 0
     for log in found:
         at = datetime.fromtimestamp(log.changed_unix_s, UTC).strftime("%Y-%m-%d %H:%M")
-        print(f"{log.model:<40} {log.node}  {at}  {options.human_bytes(log.size_bytes):>9}")
+        name = f"{log.model} --vocabulary" if log.counts else log.model
+        print(f"{name:<40} {log.node}  {at}  {options.human_bytes(log.size_bytes):>9}")
     if not found:
         print("no runtime has said anything here yet", file=sys.stderr)
     return 0
@@ -86,12 +93,13 @@ def _list(found: Sequence[RuntimeLog], *, as_json: bool) -> int:
 
 def _named(settings: Settings, found: Sequence[RuntimeLog], name: str) -> RuntimeLog:
     """Return the newest log of a model, or of the model of a runtime; raises `not_found`."""
-    from roost.store.runtime_logs import file_name
+    from roost.store.runtime_logs import log_name
 
+    names = [log.path.name for log in found]
     for wanted in (name, _model_of(settings, name)):
-        for log in found:
-            if wanted and log.model == file_name(wanted):
-                return log
+        name_of = log_name(wanted, counts=bool(found) and found[0].counts) if wanted else ""
+        if name_of in names:
+            return found[names.index(name_of)]
     known = ", ".join(dict.fromkeys(log.model for log in found)) or "none"
     raise fail("not_found", f"There is no log of {name}. There are: {known}.")
 

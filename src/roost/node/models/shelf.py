@@ -22,7 +22,7 @@ from roost.core.snapshots import ModelOffer
 from roost.errors import RoostError, fail
 from roost.store.calibration import Weighed, expected_bytes
 from roost.store.models.inspection import check_unchanged, digest, write_vocabulary
-from roost.store.runtime_logs import SUFFIX, file_name
+from roost.store.runtime_logs import file_name, log_name
 
 if TYPE_CHECKING:
     from roost.core.ids import ModelId
@@ -79,6 +79,7 @@ class Shelf:
         self._memories: Mapping[str, str] = {}
         self._paces: Paces | None = None
         self._steps: dict[str, int] = {}
+        self._counters = 0
 
     def tell_with(self, tell: Tell) -> None:
         """Have this hear what is offered when another backend has taken over a model."""
@@ -170,13 +171,15 @@ class Shelf:
         if manifest is None or backend is None or backend.name not in COUNTING:
             raise fail("load_failed", "Its vocabulary alone is no model here.")
         await self.check(model)
-        name = RuntimeId(f"vocabulary-{model}")
+        self._counters += 1
+        # No number at the end, as a runtime's id has one.
+        name = RuntimeId(f"{self._counters}-vocabulary")
         key, settings = self._plan(manifest, name, backend.name)
         engine = Engine(step_budget_ms=0)
         options = msgspec.structs.replace(key.options, slots=1, engine=engine)
         key = msgspec.structs.replace(key, digest=f"vocabulary of {key.digest}", options=options)
         # The model's own runtime may be writing its log, and what it says is not this one's.
-        log_path = f"{self._settings.log_folder}/{file_name(name)}{SUFFIX}"
+        log_path = f"{self._settings.log_folder}/{log_name(model, counts=True)}"
         settings = msgspec.structs.replace(settings, state_folder="", log_path=log_path)
         path = Path(f"{settings.workdir}.gguf")
         try:
@@ -244,7 +247,7 @@ class Shelf:
             self._settings.start,
             state_folder=f"{kept}/{file_name(runtime)}" if kept else "",
             workdir=f"{self._settings.folder}/{file_name(runtime)}",
-            log_path=f"{self._settings.log_folder}/{file_name(manifest.id)}{SUFFIX}",
+            log_path=f"{self._settings.log_folder}/{log_name(manifest.id)}",
         )
         return self._key(manifest, backend), settings
 
