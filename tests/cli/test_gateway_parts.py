@@ -105,3 +105,21 @@ def test_a_port_in_use_is_said_with_the_flag_that_changes_it(flag: str, words: s
     with pytest.raises(RoostError) as caught, said_where(settings(), flag):
         raise OSError(errno.EADDRINUSE, "")
     assert words in caught.value.failure.message
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({}, (4, True)),
+        ({"slots": "2"}, (2, False)),
+        ({"max_in_flight_decodes_per_node": "4"}, (4, False)),
+        ({"max_in_flight_decodes_per_node": "0", "slots": "2"}, (0, False)),
+        ({"max_in_flight_decodes_per_node": "-1", "slots": "2"}, (4, True)),
+    ],
+)
+def test_a_nodes_cap_follows_its_slots_unless_it_is_set(
+    flags: dict[str, str], expected: tuple[int, bool]
+) -> None:
+    """Of one process, the slots that were set count; of other machines, what nodes tell."""
+    found = fleet_settings(settings(**flags))
+    assert (found.max_decodes_per_node, found.decodes_by_slots) == expected

@@ -40,6 +40,20 @@ def test_decodes_of_all_models_are_capped_per_node() -> None:
     assert dispatched(fleet.finish("r2")) == [("r3", "a")]
 
 
+def test_a_node_takes_as_many_as_its_largest_model_has_slots() -> None:
+    """All of its slots are of use; beside them a small model has no less than it had."""
+    fleet = Fleet(FleetSettings(max_decodes_per_node=4, decodes_by_slots=True))
+    fleet.join("a", report=status(offer("m", 6), offer("n", 2)))
+    for n in range(6):
+        assert dispatched(fleet.ask(f"m{n}", "m")) == [(f"m{n}", "a")]
+    assert dispatched(fleet.ask("n1", "n")) == []
+    assert dispatched(fleet.finish("m0")) == [("n1", "a")]
+    few = Fleet(FleetSettings(max_decodes_per_node=4, decodes_by_slots=True))
+    few.join("a", report=status(offer("m", 2), offer("n", 2)))
+    asked = [("1", "m"), ("2", "m"), ("3", "n"), ("4", "n")]
+    assert [dispatched(few.ask(n, model)) for n, model in asked] == [[(n, "a")] for n, _ in asked]
+
+
 def test_who_waits_for_a_load_takes_no_place_of_a_nodes_cap() -> None:
     """A load that holds on holds up no other model; ready, its requests count like all others."""
     fleet = Fleet(FleetSettings(max_decodes_per_node=2))

@@ -28,7 +28,9 @@ _ROWS: tuple[Setting, ...] = (
     ),
     Setting("max_in_flight_decodes", 32, "requests", "At once over the whole fleet; 0 is no cap."),
     Setting(
-        *("max_in_flight_decodes_per_node", 4, "requests", "At once on a node; 0 is no cap."),
+        *("max_in_flight_decodes_per_node", -1, "requests"),
+        "At once on a node; -1 is as many as its largest model has slots, but at least 4; 0: any.",
+        least=-1,
         aliases=("ROOST_MAX_IN_FLIGHT_DECODES_PER_WORKER",),
         inherits="slots",
     ),

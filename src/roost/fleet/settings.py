@@ -24,7 +24,8 @@ class FleetSettings(msgspec.Struct, frozen=True):
     A class that waits gets one place in `class_one_in`, however many of a better class wait too.
     `max_in_flight` caps streams per node and model from this side; 0 leaves it to the node.
     `max_decodes` and `max_decodes_per_node` cap streams of all models together, over the fleet and
-    on one node; 0 is no cap.
+    on one node; 0 is no cap. With `decodes_by_slots` a node takes more where one of its models has
+    more slots than that.
     `pace_least` observations of a node and model, the newest at most `pace_ttl_s` old, are what a
     prediction needs.
     `retry_ratio` and `retry_floor` bound retries per `retry_window_s`; `retry_attempts` counts
@@ -52,6 +53,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     max_in_flight: int = 0
     max_decodes: int = 0
     max_decodes_per_node: int = 0
+    decodes_by_slots: bool = False
     pace_least: int = 3
     pace_ttl_s: float = 120.0
     link_suspect_s: float = 2.0

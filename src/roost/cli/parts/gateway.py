@@ -177,8 +177,14 @@ def limits(settings: Settings) -> FrontLimits:
     )
 
 
+DECODES_LEAST = 4
+"""On a node at once where nobody has said how many, and no more slots are known."""
+
+
 def fleet_settings(settings: Settings) -> FleetSettings:
     """Return the coordinator's limits."""
+    decodes = settings.max_in_flight_decodes_per_node
+    by_slots = decodes < 0
     return FleetSettings(
         # The table's choices are the policies; `load` has checked the value against them.
         policy=cast("Policy", settings.policy),
@@ -201,7 +207,8 @@ def fleet_settings(settings: Settings) -> FleetSettings:
         affinity_entries=settings.affinity_entries,
         affinity_ttl_s=settings.affinity_ttl_s,
         max_decodes=settings.max_in_flight_decodes,
-        max_decodes_per_node=settings.max_in_flight_decodes_per_node,
+        max_decodes_per_node=DECODES_LEAST if by_slots else decodes,
+        decodes_by_slots=by_slots,
         breaker_failures=settings.breaker_failures,
         breaker_ratio=settings.breaker_ratio,
         breaker_window=settings.breaker_window,

@@ -297,6 +297,10 @@ class Board:
         most = self._settings.max_decodes_per_node
         if not most or mine < most:
             return True
+        if self._settings.decodes_by_slots:
+            most = max(most, max((offer.slots for offer in node.offers.values()), default=0))
+            if mine < most:
+                return True
         # Who waits for a load decodes nothing; a load that holds on holds up no other model.
         held = self._leases.held
         waiting = sum(min(held(node.id, m), view.waiting) for m, view in node.runtimes.items())
