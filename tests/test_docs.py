@@ -15,6 +15,8 @@ import roost
 from tests.reference import PAGES
 from tests.source import ROOT, sources
 
+# Whoever is first reads the whole source, beside whatever else runs on the machine.
+pytestmark = pytest.mark.timeout(300)
 CHECKLIST = re.compile(r"^- \[(?P<mark>[ x])\] (?P<id>\w+) .* — proof:(?P<proof>.*)$")
 GUARANTEE = re.compile(r"^- .+ — (?P<proof>\S+)$")
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)(?:#(?P<place>[^)\s]+))?\)")

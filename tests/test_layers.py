@@ -17,6 +17,8 @@ import pytest
 
 from tests.source import PURE, Source, parse, shipped
 
+# Whoever is first reads the whole source, beside whatever else runs on the machine.
+pytestmark = pytest.mark.timeout(300)
 LAYERS = (
     ("__main__",),
     ("cli",),

@@ -24,6 +24,8 @@ from tests.source import ROOT, Function, Source, dotted, parse, shipped, sources
 
 Check = Callable[[Source], Iterable[str]]
 
+# Whoever is first reads the whole source, beside whatever else runs on the machine.
+pytestmark = pytest.mark.timeout(300)
 FUNCTION_LINES, FILE_LINES, COLUMNS, PARAMETERS = 70, 450, 100, 6
 FOLDER_MODULES = 40
 NESTING, NESTING_WITH_SCOPES = 3, 4
