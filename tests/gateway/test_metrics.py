@@ -52,6 +52,7 @@ async def test_every_metric_is_fed() -> None:
         seen = await scraped(stage)
         assert (seen["roost_queued"], seen['roost_in_flight{node="n1"}']) == (2, 1)
         assert seen['roost_link_state{node="n1"}'] == 3
+        assert seen["roost_tasks"] >= 1
         node.answer(node.opened[0], "a", "b", cached=4)
         await dispatched(node, 2)
         second.close()

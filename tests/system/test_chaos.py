@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from roost.bench.chaos.play import SOAK
 from roost.bench.chaos.promises import PROMISES
 from roost.bench.chaos.schedule import FAULTS
 from roost.cli import main
@@ -30,6 +31,25 @@ def test_a_fleet_keeps_every_promise(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert len(json.loads(out.read_bytes())["seen"]["spoken"]) == told["chats"]
 
 
+@pytest.mark.drill
+@pytest.mark.timeout(300)
+def test_a_long_run_holds_no_more_than_a_short_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Round after round of the faults that nobody dies of: what is held is level, and told."""
+    out = tmp_path / "seen.json"
+    words = ["--minutes", "1.3", "--rate", "3", "--pace", "1", "--seed", SEED]
+    code = main.run(["chaos", *words, "--json", "--out", str(out)])
+    told = json.loads(capsys.readouterr().out)
+    broken = [one for one in told["promises"] if one["kept"] == "broken"]
+    assert (code, broken) == (0, [])
+    level = next(one for one in told["promises"] if one["promise"].startswith("Under load"))
+    assert (level["kept"], level["tried"]) == ("kept", 13)
+    seen = json.loads(out.read_bytes())["seen"]
+    assert len({one["process"] for one in seen["readings"]}) == 4
+    assert {one["fault"] for one in seen["strikes"]} == set(SOAK)
+
+
 def test_a_schedule_is_shown_and_not_played(capsys: pytest.CaptureFixture[str]) -> None:
     """The same seed, twice: the same lines, each fault in one."""
     assert main.run(["chaos", "--seed", "7", "--plan"]) == 0
@@ -38,6 +58,16 @@ def test_a_schedule_is_shown_and_not_played(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == first
     assert first.startswith("seed 7: 9 faults\n")
     assert all(f" {fault} " in first for fault in FAULTS)
+
+
+def test_a_long_run_says_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has no schedule that ends; those that processes die of are for whoever names them."""
+    assert main.run(["chaos", "--minutes", "10", "--seed", "7", "--plan"]) == 0
+    told = capsys.readouterr().out
+    assert told.endswith("again and again for 10 minutes\n")
+    assert "kill-node" not in told
+    assert main.run(["chaos", "--minutes", "10", "--only", "kill-node", "--plan"]) == 0
+    assert ": kill-node, again" in capsys.readouterr().out
 
 
 def test_without_a_seed_the_one_that_was_drawn_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +87,12 @@ def test_without_a_seed_the_one_that_was_drawn_is_told(capsys: pytest.CaptureFix
         (("--pace", "nan"), "--pace"),
         (("--pace", "-1"), "--pace"),
         (("--rate", "inf"), "--rate"),
+        (("--minutes", "-1"), "--minutes"),
+        (("--minutes", "nan"), "--minutes"),
+        (("--minutes", "1", "--rounds", "2"), "--minutes"),
+        (("--minutes", "1", "--only", "stampede"), "stampede"),
+        (("--beside", "no-such-gateway"), "haproxy"),
+        (("--beside", "nginx", "--minutes", "1"), "--minutes"),
     ],
 )
 def test_what_cannot_be_played_is_refused(

@@ -33,6 +33,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("roost_in_flight", "gauge", ("node",), "Leases taken on a node."),
     Metric("roost_queued", "gauge", (), "Requests that wait in the gateway's queue."),
     Metric("roost_running", "gauge", (), "Requests that a node works on."),
+    Metric("roost_tasks", "gauge", (), "Tasks of the gateway's event loop."),
     Metric("roost_nodes", "gauge", ("state",), "Nodes by the state of their link."),
     Metric("roost_serving_nodes", "gauge", (), "Nodes that take work."),
     Metric("roost_wanted_nodes", "gauge", (), "Nodes that what is asked for needs."),

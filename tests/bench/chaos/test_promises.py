@@ -11,6 +11,7 @@ import pytest
 from roost.bench.chaos.promises import CUT_S, PROMISES, verdicts
 from roost.bench.chaos.schedule import FAULTS
 from roost.bench.chaos.seen import Manner, Seen, Spoken, Struck, Talked
+from roost.bench.chaos.soak import MIB, READINGS_MIN, Reading
 from roost.bench.chaos.words import lines, struck
 from roost.bench.drills.answers import Answer, End
 from tests.source import ROOT
@@ -29,6 +30,7 @@ def answer(at_s: float, end: End = "complete", node: str = "b", text: str = WHOL
         done_marks=int(end == "complete"),
         error_events=int(end == "error"),
         text=text if end != "refused" else "",
+        clean=end not in ("error", "cut"),
     )
 
 
@@ -64,7 +66,8 @@ def good() -> Seen:
         spoken(answer(70.0, "refused", "")),
         spoken(answer(80.0, "left", "b", "0 "), "leaves"),
     )
-    return Seen(strikes, chats, (Talked("talk", (0, 1, 3), (0, 1, 2, 3)),), {})
+    looks = tuple(Reading(float(n), "gateway", 7, 80 * MIB, 20, 4, 9) for n in range(READINGS_MIN))
+    return Seen(strikes, chats, (Talked("talk", (0, 1, 3), (0, 1, 2, 3)),), {}, looks)
 
 
 def but(at: int, one: Answer, manner: Manner = "plain") -> Callable[[Seen], Seen]:
@@ -95,8 +98,14 @@ def and_also(one: Answer) -> Callable[[Seen], Seen]:
     return lambda seen: replace(seen, spoken=(*seen.spoken, spoken(one)))
 
 
+def _more(at: Reading) -> Reading:
+    """One descriptor more each second."""
+    return replace(at, descriptors=at.descriptors + round(at.at_s))
+
+
 TWICE = replace(answer(10.1), done_marks=2)
 ERROR_THEN_DONE = replace(answer(10.0, "error", "a", "0 1 "), done_marks=1)
+CLEAN_ERROR = replace(answer(10.0, "error", "a", "0 1 "), clean=True)
 NO_HINT = replace(answer(70.0, "refused", ""), retry_after="")
 EARLY = replace(answer(10.1, "refused", ""), status=502, code="node_lost")
 BROKEN: tuple[tuple[str, Callable[[Seen], Seen]], ...] = (
@@ -104,6 +113,7 @@ BROKEN: tuple[tuple[str, Callable[[Seen], Seen]], ...] = (
     ("Every request that was accepted ends exactly once", and_also(answer(80.0, "silent", "", ""))),
     ("Every request that was accepted ends exactly once", and_also(answer(80.0, "cut"))),
     ("An answer that is cut ends in one error event", but(0, ERROR_THEN_DONE)),
+    ("An answer that is cut ends in one error event", but(0, CLEAN_ERROR)),
     ("Text arrives in order", but(4, answer(50.0, text="0 1 3 2 "), "slow")),
     ("Text arrives in order", and_also(answer(80.0, text="0 1 2 "))),
     ("Text arrives in order", but(7, answer(80.0, "left", text="1 "), "leaves")),
@@ -136,6 +146,10 @@ BROKEN: tuple[tuple[str, Callable[[Seen], Seen]], ...] = (
     ("The queue is bounded", but(6, NO_HINT)),
     ("A full disk ends no conversation", figured("disk-full", failed=2)),
     ("A gateway whose port is taken", figured("port-taken", told=0)),
+    (
+        "Under load and faults a gateway",
+        lambda s: replace(s, readings=tuple(_more(at) for at in s.readings)),
+    ),
 )
 
 

@@ -1,9 +1,11 @@
-"""A gateway of nobody's, with the command line of a router: hands bytes to one server and back."""
+"""A gateway of nobody's, with the command line of a router: hands bytes to a server and back."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
+from itertools import cycle
 from urllib.parse import urlsplit
 
 
@@ -19,13 +21,14 @@ async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None
         sink.close()
 
 
-async def forward(port: int, server: int) -> None:
-    """Listen, and connect everybody to the server, for as long as this process lives."""
+async def forward(port: int, servers: Sequence[int]) -> None:
+    """Listen, and connect everybody to the servers in turn, for as long as this process lives."""
+    turns = cycle(servers)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Connect one client, or close where nobody listens."""
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", server)
+            there, back = await asyncio.open_connection("127.0.0.1", next(turns))
         except OSError:
             writer.close()
             return
@@ -40,4 +43,4 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int)
     parser.add_argument("--worker-urls", nargs="+")
     told, _ = parser.parse_known_args()
-    asyncio.run(forward(told.port, urlsplit(told.worker_urls[0]).port or 0))
+    asyncio.run(forward(told.port, [urlsplit(url).port or 0 for url in told.worker_urls]))

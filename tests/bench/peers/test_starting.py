@@ -17,8 +17,11 @@ from tests.bench.lying import DONE, HEAD, LAST, said, server
 WORDS = ("0 ", "1 ")
 
 
-def test_what_is_not_installed_is_not_started(tmp_path: Path, environment: Path) -> None:
+def test_what_is_not_installed_is_not_started(
+    tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither by the name of a program, nor as a variant, and its version is nothing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert program_of("no-such-program-anywhere", environment) is None
     assert started("smg", (1,), tmp_path, environment, None) is None
     assert VARIANTS["smg"](Scene(1, tmp_path, "key", peers=environment)) is None

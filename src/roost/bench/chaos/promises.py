@@ -13,9 +13,10 @@ import msgspec
 
 from roost.bench.chaos.schedule import Fault
 from roost.bench.chaos.seen import Seen, Spoken, Struck
+from roost.bench.chaos.soak import growths
 from roost.bench.drills.answers import Answer
 
-Kept = Literal["kept", "broken", "untried"]
+Kept = Literal["kept", "broken", "untried", "not offered"]
 TOLD_MAX = 3
 """Examples of what went wrong that a verdict gives."""
 SLACK_S = 0.2
@@ -25,7 +26,10 @@ CUT_S = 6.0
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """One promise in its own words: kept, broken or untried; how often it was tried; examples."""
+    """One promise in its own words: kept or not; how often it was tried; examples.
+
+    What a gateway of somebody else's does not do at all is `not offered`.
+    """
 
     promise: str
     kept: Kept
@@ -45,33 +49,38 @@ Judge = Callable[[Seen], Found]
 
 def verdicts(seen: Seen) -> list[Verdict]:
     """Judge every promise."""
-    found = []
-    for promise, judge in PROMISES.items():
-        tried, broken = judge(seen)
-        kept: Kept = "broken" if broken else "kept" if tried else "untried"
-        found.append(Verdict(promise, kept, tried, tuple(broken[:TOLD_MAX])))
-    return found
+    return [verdict(promise, judge, seen) for promise, judge in PROMISES.items()]
 
 
-def _strikes(seen: Seen, *faults: Fault) -> list[Struck]:
+def verdict(promise: str, judge: Judge, seen: Seen) -> Verdict:
+    """Judge one promise."""
+    tried, broken = judge(seen)
+    kept: Kept = "broken" if broken else "kept" if tried else "untried"
+    return Verdict(promise, kept, tried, tuple(broken[:TOLD_MAX]))
+
+
+def strikes_of(seen: Seen, *faults: Fault) -> list[Struck]:
+    """Return the strikes of these faults."""
     return [one for one in seen.strikes if one.fault in faults]
 
 
-def _overlaps(answer: Answer, one: Struck) -> bool:
+def overlaps(answer: Answer, one: Struck) -> bool:
+    """Whether a chat was under way while a fault lasted."""
     return answer.sent_s < one.over_s and answer.ended_s > one.begun_s
 
 
-def _heard(seen: Seen) -> list[Spoken]:
+def heard(seen: Seen) -> list[Spoken]:
     """The chats whose clients stayed, and whose gateway did."""
-    down = _strikes(seen, "restart-gateway")
+    down = strikes_of(seen, "restart-gateway")
     return [
         one
         for one in seen.spoken
-        if one.answer.end != "left" and not any(_overlaps(one.answer, s) for s in down)
+        if one.answer.end != "left" and not any(overlaps(one.answer, s) for s in down)
     ]
 
 
-def _each(answers: Iterable[Spoken], wrong: Callable[[Answer], str]) -> Found:
+def each(answers: Iterable[Spoken], wrong: Callable[[Answer], str]) -> Found:
+    """Judge each answer by itself: what is wrong with it, or nothing."""
     told = [(one.answer, wrong(one.answer)) for one in answers]
     return Found(len(told), [f"at {a.sent_s:.1f} s: {words}" for a, words in told if words])
 
@@ -83,17 +92,19 @@ def _ends_once(seen: Seen) -> Found:
         ends = answer.done_marks + answer.error_events + (answer.end == "refused")
         return f"it had {ends} ends" if ends != 1 else ""
 
-    return _each(_heard(seen), wrong)
+    return each(heard(seen), wrong)
 
 
 def _cuts_are_told(seen: Seen) -> Found:
     def wrong(answer: Answer) -> str:
         if answer.done_marks:
             return "an error, and then [DONE]"
+        if answer.clean:
+            return "an error, and then the end of a whole body"
         return f"{answer.error_events} error events" if answer.error_events != 1 else ""
 
     failed = [one for one in seen.spoken if one.answer.end == "error" or one.answer.error_events]
-    return _each(failed, wrong)
+    return each(failed, wrong)
 
 
 def _in_order(seen: Seen) -> Found:
@@ -113,7 +124,7 @@ def _replayed(seen: Seen) -> Found:
     """Those that ran on a node when it was killed, and were whole all the same."""
     ran = [
         one
-        for strike in _strikes(seen, "kill-node")
+        for strike in strikes_of(seen, "kill-node")
         for one in seen.spoken
         if one.manner == "replay" and _ran_on(one.answer, strike)
     ]
@@ -121,24 +132,25 @@ def _replayed(seen: Seen) -> Found:
 
 
 def _ran_on(answer: Answer, strike: Struck) -> bool:
-    return answer.node == strike.victim and answer.sent_s < _struck_s(strike) < answer.ended_s
+    return answer.node == strike.victim and answer.sent_s < struck_s(strike) < answer.ended_s
 
 
-def _struck_s(strike: Struck) -> float:
+def struck_s(strike: Struck) -> float:
+    """Return when it was struck; a fault may begin with something else."""
     return strike.figures.get("struck_s", strike.begun_s)
 
 
 def _killed_nodes(seen: Seen) -> Found:
     broken = []
-    strikes = _strikes(seen, "kill-node")
+    strikes = strikes_of(seen, "kill-node")
     for strike in strikes:
         at = f"at {strike.begun_s:.1f} s"
         ran = [one.answer for one in seen.spoken if _ran_on(one.answer, strike)]
         broken += [f"{at}: {a.end}" for a in ran if a.end in ("cut", "silent")]
         others = [
             one.answer
-            for one in _heard(seen)
-            if _overlaps(one.answer, strike) and one.answer.node not in ("", strike.victim)
+            for one in heard(seen)
+            if overlaps(one.answer, strike) and one.answer.node not in ("", strike.victim)
         ]
         if not any(answer.end == "complete" for answer in others):
             broken.append(f"{at}: nobody else served")
@@ -147,24 +159,27 @@ def _killed_nodes(seen: Seen) -> Found:
 
 
 def _answered_elsewhere(seen: Seen) -> Found:
-    strikes = _strikes(seen, "kill-node")
+    """Those that were asked for while a machine was killed and was away."""
     tried = [
         one
-        for strike in strikes
-        for one in _heard(seen)
-        if _overlaps(one.answer, strike) and one.answer.sent_s < _struck_s(strike)
+        for strike in strikes_of(seen, "kill-node")
+        for one in heard(seen)
+        if overlaps(one.answer, strike)
     ]
 
     def wrong(answer: Answer) -> str:
-        silent = not answer.text and answer.end in ("error", "refused") and answer.status != 429
-        return f"{answer.status} {answer.code} before the first token" if silent else ""
+        failed = answer.end in ("error", "refused", "silent") and answer.status != 429
+        silent = failed and not answer.text
+        return (
+            f"{answer.end} {answer.status} {answer.code} before the first token" if silent else ""
+        )
 
-    return _each(tried, wrong)
+    return each(tried, wrong)
 
 
 def _hung_nodes(seen: Seen) -> Found:
     broken = []
-    strikes = _strikes(seen, "stop-node")
+    strikes = strikes_of(seen, "stop-node")
     for strike in strikes:
         noticed_s, resumed_s = strike.figures["noticed_s"], strike.figures["resumed_s"]
         given = [
@@ -181,7 +196,7 @@ def _hung_nodes(seen: Seen) -> Found:
 
 def _drained_nodes(seen: Seen) -> Found:
     broken = []
-    strikes = _strikes(seen, "drain")
+    strikes = strikes_of(seen, "drain")
     for strike in strikes:
         drained_s, back_s = strike.figures["drained_s"], strike.figures["undrained_s"]
         broken += [
@@ -197,7 +212,7 @@ def _figure(*faults: Fault, name: str, least: float = 1.0, words: str) -> Judge:
     """Judge a fault by a figure of its own, which is at least so much."""
 
     def judge(seen: Seen) -> Found:
-        strikes = _strikes(seen, *faults)
+        strikes = strikes_of(seen, *faults)
         return Found(
             len(strikes),
             [
@@ -212,14 +227,14 @@ def _figure(*faults: Fault, name: str, least: float = 1.0, words: str) -> Judge:
 
 def _stuck_readers(seen: Seen) -> Found:
     broken = []
-    strikes = _strikes(seen, "stuck-reader")
+    strikes = strikes_of(seen, "stuck-reader")
     for strike in strikes:
         at = f"at {strike.begun_s:.1f} s"
         if strike.figures["cut_s"] > CUT_S:
             broken.append(f"{at}: it kept its place for {strike.figures['cut_s']:.1f} s")
         if strike.figures["done_marks"]:
             broken.append(f"{at}: it was told that it was answered")
-        others = [one.answer for one in _heard(seen) if _overlaps(one.answer, strike)]
+        others = [one.answer for one in heard(seen) if overlaps(one.answer, strike)]
         broken += [
             f"{at}: another client's answer: {answer.end} {answer.code}"
             for answer in others
@@ -229,7 +244,7 @@ def _stuck_readers(seen: Seen) -> Found:
 
 
 def _one_load(seen: Seen) -> Found:
-    strikes = _strikes(seen, "stampede")
+    strikes = strikes_of(seen, "stampede")
     broken = [
         f"at {one.begun_s:.1f} s: {one.figures['loads']:g} loads for so many clients: "
         f"{one.figures['asked']:g}"
@@ -240,7 +255,7 @@ def _one_load(seen: Seen) -> Found:
 
 
 def _full_disks(seen: Seen) -> Found:
-    full = [one for one in _strikes(seen, "disk-full") if one.figures["full"]]
+    full = [one for one in strikes_of(seen, "disk-full") if one.figures["full"]]
     broken = [
         f"at {one.begun_s:.1f} s: {one.figures['failed']:g} turns were not answered"
         for one in full
@@ -251,9 +266,7 @@ def _full_disks(seen: Seen) -> Found:
 
 def _refusals_hint(seen: Seen) -> Found:
     refused = [one for one in seen.spoken if one.answer.status == 429]
-    return _each(
-        refused, lambda a: "" if a.retry_after.isdigit() else "a 429 without `retry-after`"
-    )
+    return each(refused, lambda a: "" if a.retry_after.isdigit() else "a 429 without `retry-after`")
 
 
 def _slots_come_free(seen: Seen) -> Found:
@@ -267,7 +280,7 @@ def _read_turns_are_kept(seen: Seen) -> Found:
         for talk in seen.talked
         for number in sorted(set(talk.read) - set(talk.kept))
     ]
-    struck = bool(_strikes(seen, "restart-gateway"))
+    struck = bool(strikes_of(seen, "restart-gateway"))
     return Found(sum(len(talk.read) for talk in seen.talked) if struck else 0, broken)
 
 
@@ -283,6 +296,11 @@ def _turns_in_order(seen: Seen) -> Found:
 def _homes_are_told(seen: Seen) -> Found:
     broken = [lie for talk in seen.talked for lie in talk.lies]
     return Found(sum(len(talk.read) for talk in seen.talked), broken)
+
+
+def _level(seen: Seen) -> Found:
+    found = growths(seen.readings)
+    return Found(len(found), [str(one) for one in found if one.leaks])
 
 
 PROMISES: dict[str, Judge] = {
@@ -324,5 +342,7 @@ PROMISES: dict[str, Judge] = {
     "A gateway whose port is taken ends with 1 and says so, and the one that has it goes on": (
         _figure("port-taken", name="told", words="the second gateway did not end in words and 1")
     ),
+    "Under load and faults a gateway and its nodes hold no more memory, descriptors, threads and "
+    "tasks later than sooner": _level,
 }
 """Every promise that faults can try, in the words of GUARANTEES.md."""

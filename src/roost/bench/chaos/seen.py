@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from roost.bench.chaos.schedule import Fault
+from roost.bench.chaos.soak import Reading
 from roost.bench.drills.answers import Answer
 
 Manner = Literal["plain", "replay", "leaves", "slow"]
@@ -48,9 +49,13 @@ class Talked(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """One run: faults, chats and conversations, and who held something when all was over."""
+    """One run: faults, chats and conversations, and who held something when all was over.
+
+    A long run has `readings` of its processes too.
+    """
 
     strikes: tuple[Struck, ...]
     spoken: tuple[Spoken, ...]
     talked: tuple[Talked, ...]
     held: dict[str, str]
+    readings: tuple[Reading, ...] = ()

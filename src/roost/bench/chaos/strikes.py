@@ -8,6 +8,7 @@ import re
 import resource
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from time import sleep
 
 import msgspec
@@ -31,7 +32,8 @@ FILE_MAX_BYTES = 4096
 """A process that may write no further into any file is on a full disk."""
 DEGRADED = b"\nroost_transcripts_degraded 1"
 TAKEN = re.compile(r"in use|already")
-_CUT = re.compile(r'^roost_requests_total\{.*outcome="write_timeout".*\} (\S+)$', re.MULTILINE)
+ESTABLISHED = "01"
+"""The kernel's word for a connection that neither end has closed."""
 
 
 class _Line(msgspec.Struct):
@@ -106,7 +108,7 @@ class Striker:
 
     async def _stop_node(self, one: Strike, victim: str) -> Figures:
         """Stop the node's process, which keeps its connections open."""
-        node = _program(self._fleet.members[victim])
+        node = program_in(self._fleet.members[victim])
         os.kill(node, signal.SIGSTOP)
         try:
             await self._fleet.seen(lambda view: victim not in view.alive, "it is missed")
@@ -149,24 +151,20 @@ class Striker:
         return {"clients": float(SLOW)}
 
     async def _stuck_reader(self, _one: Strike, _victim: str) -> Figures:
-        """Have clients that never read, and wait until the gateway has given them up."""
+        """Have clients that never read, and wait until the gateway's end of them is closed."""
         fleet, clock = self._fleet, self._load.now_s
-        before = await self._given_up()
         script = '@script {"pieces": ["tick "], "delay_ms": 0.5}'
         loud = Chat(fleet.port, fleet.stage.model, script, max_tokens=25_000, ignore_eos=True)
         connections = [stuck_reader(loud) for _ in range(STUCK)]
+        ports = {connection.getsockname()[1] for connection in connections}
         began_s = clock()
         for _ in range(round(SEEN_S / LOOK_S)):
-            if await self._given_up() >= before + STUCK:
+            if clock() - began_s > SEEN_S or not ports & open_clients(fleet.port):
                 break
             await asyncio.sleep(LOOK_S)
         cut_s = clock() - began_s
         tails = [await asyncio.to_thread(rest_of, connection) for connection in connections]
         return {"cut_s": cut_s, "done_marks": float(sum(b"[DONE]" in tail for tail in tails))}
-
-    async def _given_up(self) -> float:
-        text = (await self._fleet.gateway.get("/metrics")).decode()
-        return sum(float(value) for value in _CUT.findall(text))
 
     async def _stampede(self, _one: Strike, _victim: str) -> Figures:
         model = cold_model(self._crowds)
@@ -180,7 +178,7 @@ class Striker:
 
     async def _disk_full(self, one: Strike, _victim: str) -> Figures:
         """Let the gateway write no further into files, and go on with a conversation."""
-        gateway = _program(self._fleet.gateway)
+        gateway = program_in(self._fleet.gateway)
         talker = self._load.talker(f"full-{round(1000 * self._load.now_s())}")
         await talker.talk(1, most=8)
         before = resource.prlimit(gateway, resource.RLIMIT_FSIZE)
@@ -219,10 +217,20 @@ class Striker:
         return {"told": float(told and unharmed), "code": float(code), "unharmed": float(unharmed)}
 
 
-def _program(running: Running) -> int:
+def program_in(running: Running) -> int:
     """The process below a shim."""
     _shim, program, *_ = family(running.process.pid)
     return program
+
+
+def open_clients(port: int) -> set[int]:
+    """Return the ports of those whose connections to a port are open at its end."""
+    found = set()
+    for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
+        _, here, there, state, *_ = line.split()
+        if state == ESTABLISHED and int(here.partition(":")[2], 16) == port:
+            found.add(int(there.partition(":")[2], 16))
+    return found
 
 
 def loads_at_once(output: str, model: str) -> int:

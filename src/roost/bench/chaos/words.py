@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 from roost.bench.chaos.promises import Verdict
 from roost.bench.chaos.seen import Seen, Struck
+from roost.bench.chaos.soak import Growth, growths
 from roost.bench.claims import table
+
+LEVELS = ("process", "least", "sooner", "later", "slack")
 
 
 def lines(seen: Seen, verdicts: Sequence[Verdict]) -> list[str]:
@@ -23,7 +26,13 @@ def lines(seen: Seen, verdicts: Sequence[Verdict]) -> list[str]:
     said = [f"{len(seen.spoken)} chats: {asked}; {turns} turns of {len(seen.talked)} conversations"]
     said += [_row(row) for row in rows]
     said += [f"  {one.promise}\n    {words}" for one in verdicts for words in one.broken]
+    if held := growths(seen.readings):
+        said.append(table(LEVELS, [_level(one) for one in held]))
     return said
+
+
+def _level(one: Growth) -> list[str]:
+    return [one.process, one.figure, f"{one.early:g}", f"{one.late:g}", f"{one.slack:.3g}"]
 
 
 def _row(row: Sequence[str]) -> str:

@@ -22,7 +22,8 @@ class Chat(msgspec.Struct, frozen=True):
 
     `half` sends half of the request and no more. `leave_at_done` breaks off at the last event.
     `pause_s` passes between two looks at the socket. With `with_text` the answer has its text.
-    With a `key` it is asked for as its holder.
+    With a `key` it is asked for as its holder. Without `on_loss` nothing is said that only roost
+    knows.
     """
 
     port: int
@@ -42,13 +43,14 @@ class Chat(msgspec.Struct, frozen=True):
 
     def request(self) -> bytes:
         """Return the bytes to send."""
-        body = {
+        body: dict[str, object] = {
             "model": self.model,
             "stream": True,
             "max_tokens": self.max_tokens,
             "messages": [{"role": "user", "content": self.content}],
-            "roost": {"on_loss": self.on_loss},
         }
+        if self.on_loss:
+            body["roost"] = {"on_loss": self.on_loss}
         raw = json.dumps({**body, "ignore_eos": True} if self.ignore_eos else body).encode()
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n"

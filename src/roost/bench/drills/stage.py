@@ -114,12 +114,16 @@ class FleetView(msgspec.Struct, frozen=True):
 
 
 class Running:
-    """One process under its shim; its output is in a file."""
+    """One process under its shim; its output is in a file.
+
+    One that is `foreign` is no roost: nobody asks it how its fleet stands.
+    """
 
     def __init__(self, words: Sequence[str], home: Path, log: Path) -> None:
         self.words = words
         self.home = home
         self.port = 0
+        self.foreign = False
         self._log = log
         log.touch()
         reader, self._lifetime_fd = os.pipe()
@@ -186,7 +190,7 @@ class Running:
     @property
     def asked(self) -> bool:
         """Whether it lives and can be asked how its fleet stands."""
-        return self.port > 0 and self.process.poll() is None
+        return self.port > 0 and not self.foreign and self.process.poll() is None
 
     async def view(self) -> FleetView:
         """Ask it how its fleet stands."""
@@ -199,6 +203,11 @@ class Running:
     async def post(self, path: str) -> bytes:
         """POST to a path of it, without a body."""
         return await asyncio.to_thread(_get, f"http://127.0.0.1:{self.port}{path}", b"")
+
+    async def delete(self, path: str) -> bytes:
+        """DELETE a path of it."""
+        url = f"http://127.0.0.1:{self.port}{path}"
+        return await asyncio.to_thread(_get, url, method="DELETE")
 
     async def quiet(self, within_s: float = 30.0) -> None:
         """Wait until nothing waits or runs; nodes may have yet to report that slots are free."""
@@ -302,6 +311,13 @@ class Stage:
         self._running.append(running)
         return running
 
+    def foreign(self, command: Sequence[str], port: int) -> Running:
+        """Start a program that is no roost, as it is; it listens on this port."""
+        running = Running(command, self.path, self.path / f"log-{len(self._running)}")
+        running.port, running.foreign = port, True
+        self._running.append(running)
+        return running
+
     def serve(self, home: str, *words: str) -> Running:
         """Start `roost serve` on a free port."""
         return self.start(home, "serve", "--port", "0", *self.backend(), *words)
@@ -359,8 +375,9 @@ async def acted(
         return found, await stage.held(settle_s)
 
 
-def _get(url: str, body: bytes | None = None) -> bytes:
-    with urllib.request.urlopen(url, body, timeout=10) as reply:  # noqa: S310 - a loopback address
+def _get(url: str, body: bytes | None = None, method: str | None = None) -> bytes:
+    asked = urllib.request.Request(url, body, method=method)  # noqa: S310 - a loopback address
+    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310 - a loopback address
         return bytes(reply.read())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -77,6 +78,7 @@ class Admin:
         statistics = coordinator.statistics()
         metrics("roost_queued").set(statistics.waiting)
         metrics("roost_running").set(statistics.running)
+        metrics("roost_tasks").set(len(asyncio.all_tasks()))
         for state in _RANK:
             metrics("roost_nodes", state).set(statistics.nodes.get(state, 0))
         self._count(metrics("roost_dispatched_total"), statistics.dispatched)

@@ -1,0 +1,65 @@
+"""SHELL: looks at the processes of a fleet again and again, as the kernel sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from roost.bench.chaos.soak import Reading
+from roost.bench.drills.fleets import Fleet
+from roost.bench.drills.stage import Running
+from roost.bench.processes import family
+
+READ_S = 2.0
+PAGE_BYTES = 4096
+_TASKS = re.compile(r"^roost_tasks (\S+)$", re.MULTILINE)
+
+
+class Watch:
+    """The readings of a gateway and its nodes, taken while something else happens to them."""
+
+    def __init__(self, fleet: Fleet, now_s: Callable[[], float]) -> None:
+        self.readings: list[Reading] = []
+        self._fleet = fleet
+        self._now_s = now_s
+
+    async def run(self, over: asyncio.Event) -> None:
+        """Look until it is over."""
+        while not over.is_set():
+            self.readings += await self._look()
+            await asyncio.sleep(READ_S)
+
+    async def _look(self) -> list[Reading]:
+        fleet = self._fleet
+        tasks = await self._tasks()
+        found = [self._read("gateway", fleet.gateway, tasks)]
+        found += [self._read(name, node, None) for name, node in fleet.members.items()]
+        return [one for one in found if one is not None]
+
+    async def _tasks(self) -> int | None:
+        """Ask the gateway how many tasks it has; one that is being started again does not say."""
+        try:
+            told = _TASKS.search((await self._fleet.gateway.get("/metrics")).decode())
+        except OSError:
+            return None
+        return int(float(told[1])) if told else None
+
+    def _read(self, name: str, running: Running, tasks: int | None) -> Reading | None:
+        """Read a process and its children; None for one that is gone."""
+        _shim, *programs = family(running.process.pid)
+        try:
+            resident = sum(_resident(pid) for pid in programs)
+            descriptors = sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in programs)
+            threads = sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in programs)
+        except OSError:
+            return None
+        if not programs:
+            return None
+        at_s = round(self._now_s(), 3)
+        return Reading(at_s, name, programs[0], resident, descriptors, threads, tasks)
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * PAGE_BYTES
