@@ -126,6 +126,19 @@ async def test_a_death_in_the_middle_is_made_good_elsewhere(stage: Stage) -> Non
     assert reply.headers["x-roost-node"] != dead[0]
 
 
+async def test_vectors_are_written_as_they_come(stage: Stage) -> None:
+    """Of a reply nothing is left to be written at its end but what holds it together."""
+    node = await joined(stage)
+    opened: list[Open] = []
+    node.on_open = opened.append
+    asking = asyncio.ensure_future(embed(stage, ["a", "bb"]))
+    await until(lambda: bool(opened), what="the node was asked")
+    (turn,) = stage.gateway.mind.turns.values()
+    assert turn.ahead is not None
+    made(node, opened[0])
+    assert firsts(await asking) == [1, 2]
+
+
 async def test_only_who_makes_vectors_is_asked(stage: Stage) -> None:
     """Neither a model for texts nor a node that knows none; chats never get to one for vectors."""
     old = stage.add_node("old", 2, (MODEL, VECTORS))

@@ -1,17 +1,18 @@
 """MACHINE: vectors, or scores, of one request in whatever API: how to ask, and what came.
 
     request = embedding_request(model, EmbedPrompt(inputs))      for a dialect's reader
-    vectors = Collected(len(inputs))                             for its whole voice, with every
-    usage = vectors.event(event)                                 event until it gives the usage
-    [numbers(row) for row in vectors.rows()]
+    vectors = Written(len(inputs), as_numbers)                   for its whole voice, with every
+    vectors.ahead(event)                                         event as it comes, and once more
+    usage = vectors.event(event)                                 with all until it gives the usage
+    b",".join(vectors.texts())
 
-Scores come as vectors of one number.
+Scores come as vectors of one number (`Collected`).
 """
 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -57,9 +58,47 @@ class Collected:
     def rows(self) -> Iterator[bytes]:
         """Give each vector, in the order of the inputs; see `core.vectors`."""
         for part in self._parts:
-            step = part.size * FLOAT_BYTES
-            for begin in range(0, len(part.data), step):
-                yield part.data[begin : begin + step]
+            yield from _rows(part)
+
+
+class Written:
+    """The same as text, written as they come: all of them at once would hold everybody up.
+
+    What is written `ahead` may be of an attempt that came to nothing; then the next one writes all
+    of its own, and the old is dropped.
+    """
+
+    def __init__(self, count: int, write: Callable[[bytes], bytes]) -> None:
+        self._count = count
+        self._write = write
+        self._collected = Collected(count)
+        self._parts: list[Vectors] = []
+        self._ahead: dict[int, tuple[Vectors, list[bytes]]] = {}
+
+    def ahead(self, event: Vectors) -> None:
+        """Write vectors that have come, which may be wanted at the end."""
+        if sum(len(texts) for _, texts in self._ahead.values()) >= self._count:
+            self._ahead.clear()
+        # With the event itself, or its number might be that of another one by then.
+        self._ahead[id(event)] = event, [self._write(row) for row in _rows(event)]
+
+    def event(self, event: StreamEvent) -> Usage | None:
+        """Take an event; see `Collected.event`."""
+        if isinstance(event, Vectors):
+            self._parts.append(event)
+        return self._collected.event(event)
+
+    def texts(self) -> Iterator[bytes]:
+        """Give the text of each vector, in the order of the inputs."""
+        for part in self._parts:
+            known = self._ahead.get(id(part))
+            yield from known[1] if known is not None else map(self._write, _rows(part))
+
+
+def _rows(part: Vectors) -> Iterator[bytes]:
+    step = part.size * FLOAT_BYTES
+    for begin in range(0, len(part.data), step):
+        yield part.data[begin : begin + step]
 
 
 def as_base64(row: bytes) -> bytes:

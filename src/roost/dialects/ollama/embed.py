@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from roost.core.events import StreamEvent
+from roost.core.events import StreamEvent, Vectors
 from roost.core.ids import ModelId
 from roost.core.request import EmbedPrompt
 from roost.core.vectors import DIMENSIONS_MAX
@@ -24,7 +24,7 @@ from roost.dialects.openai import options as shared
 from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.envelope import Fact
 from roost.dialects.stay import Stay
-from roost.dialects.vectors import Collected, as_numbers, embedding_request
+from roost.dialects.vectors import Written, as_numbers, embedding_request
 
 Shape: TypeAlias = Literal["embed", "embeddings"]
 _SHARED = frozenset({"model", "options", "keep_alive", "roost"})
@@ -98,8 +98,12 @@ class OllamaVectors:
         self._shape = shape
         self._is_empty = stay is not None and stay.alone
         self._unloads = stay is not None and stay.unloads
-        self._vectors = Collected(wanted.count)
+        self._vectors = Written(wanted.count, as_numbers)
         self._facts: Mapping[str, Fact] = {}
+
+    def ahead(self, event: Vectors) -> None:
+        """Write what has come, for the end."""
+        self._vectors.ahead(event)
 
     def event(self, event: StreamEvent) -> bytes:
         """Take an event; return the JSON body at the end. Raises the failure that ended it."""
@@ -108,7 +112,7 @@ class OllamaVectors:
         usage = self._vectors.event(event)
         if usage is None:
             return b""
-        rows = [] if self._is_empty else [as_numbers(row) for row in self._vectors.rows()]
+        rows = [] if self._is_empty else list(self._vectors.texts())
         return self._body(rows, None if self._is_empty else usage.prompt_tokens)
 
     def roost_extra(self, facts: Mapping[str, Fact]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from roost.core.events import StreamEvent
+from roost.core.events import StreamEvent, Vectors
 from roost.core.ids import ModelId
 from roost.core.request import EmbedPrompt
 from roost.core.vectors import DIMENSIONS_MAX
@@ -23,7 +23,7 @@ from roost.dialects.openai import options as shared
 from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.completions import TOKEN_ID_MAX, are_whole
 from roost.dialects.openai.envelope import Fact
-from roost.dialects.vectors import Collected, as_base64, as_numbers, embedding_request
+from roost.dialects.vectors import Written, as_base64, as_numbers, embedding_request
 from roost.errors import RoostError, fail
 
 FIELDS = frozenset({"model", "input", "encoding_format", "dimensions", "user", "roost"})
@@ -90,19 +90,21 @@ class EmbeddingsBody:
         wanted = choice.options.vectors
         assert wanted is not None, "a reply of vectors has their options"
         self._model = choice.model
-        self._base64 = wanted.base64
-        self._vectors = Collected(wanted.count)
+        self._vectors = Written(wanted.count, as_base64 if wanted.base64 else as_numbers)
         self._facts: Mapping[str, Fact] = {}
+
+    def ahead(self, event: Vectors) -> None:
+        """Write what has come, for the end."""
+        self._vectors.ahead(event)
 
     def event(self, event: StreamEvent) -> bytes:
         """Take an event; return the JSON body at the end. Raises the failure that ended it."""
         usage = self._vectors.event(event)
         if usage is None:
             return b""
-        write = as_base64 if self._base64 else as_numbers
         data = b",".join(
-            b'{"object":"embedding","index":%d,"embedding":%b}' % (place, write(row))
-            for place, row in enumerate(self._vectors.rows())
+            b'{"object":"embedding","index":%d,"embedding":%b}' % (place, text)
+            for place, text in enumerate(self._vectors.texts())
         )
         tokens = usage.prompt_tokens
         counted = b'{"prompt_tokens":%d,"total_tokens":%d}' % (tokens, tokens)

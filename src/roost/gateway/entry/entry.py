@@ -110,6 +110,7 @@ class Entry:
         else:
             scribe = WholeScribe(outlet, order.whole, order.manner)
         turn = Turn(order.request, terms, relay, scribe, order.dialect)
+        turn.ahead = scribe.ahead if isinstance(scribe, WholeScribe) else None
         reader.watcher = turn
         return turn
 

@@ -6,11 +6,11 @@ known here is replies, headers and when a reply is whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
-from roost.core.events import Finished, Started, StreamEvent
+from roost.core.events import Finished, Started, StreamEvent, Vectors
 from roost.errors import Failure, RoostError
 from roost.fleet.choice.homecoming import found, lost_tokens
 from roost.fleet.streams.relay_effects import (
@@ -27,7 +27,7 @@ from roost.fleet.streams.relay_effects import (
 from roost.gateway.front.rendering import EVENT_STREAM, JSON_BODY, Headers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from roost.dialects.openai.envelope import Fact
     from roost.fleet.effects import Dispatch
@@ -103,6 +103,15 @@ class WholeVoice(Protocol):
 
     def roost_extra(self, facts: Mapping[str, Fact]) -> None:
         """Facts to put into the body."""
+        ...
+
+
+@runtime_checkable
+class VectorVoice(Protocol):
+    """A whole voice that writes what has come of its answer before all of it is there."""
+
+    def ahead(self, event: Vectors) -> None:
+        """Write this part; it is told again as an event if it is wanted."""
         ...
 
 
@@ -251,6 +260,11 @@ class WholeScribe:
         self._exchange = exchange
         self._manner = manner
         self._voice = voice
+
+    @property
+    def ahead(self) -> Callable[[Vectors], None] | None:
+        """What takes vectors as they come, long before they can be sent; None where nobody does."""
+        return self._voice.ahead if isinstance(self._voice, VectorVoice) else None
 
     @property
     def blocked(self) -> bool:

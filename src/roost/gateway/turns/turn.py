@@ -21,6 +21,7 @@ from roost.core.events import (
     Started,
     StreamEvent,
     Usage,
+    Vectors,
 )
 from roost.core.request import Continuation, mode_for
 from roost.fleet.choice.affinity import spoken
@@ -152,6 +153,7 @@ class Turn:
         self.is_expected = False
         self.rescue: Callable[[Failure], bool] | None = None
         self.session: Callable[[Turn], str | None] | None = None
+        self.ahead: Callable[[Vectors], None] | None = None
         self.reached: list[str] = []
         self._offered: Send | None = None
         self._answer: list[str] = []
@@ -287,6 +289,8 @@ class Turn:
                     spent = msgspec.structs.replace(self.spent, prompt_tokens=done)
                     self.spent = msgspec.structs.replace(spent, cached_tokens=cached)
                 listener.started(self, event)
+            case Vectors() if self.ahead is not None:
+                self.ahead(event)
             case PrefillProgress() if not self._resumes:
                 self.spent = msgspec.structs.replace(self.spent, prompt_tokens=event.done)
             case Finished():
