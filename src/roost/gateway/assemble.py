@@ -28,7 +28,7 @@ from roost.gateway.conversations.responses import Responses
 from roost.gateway.desk.admin import Admin
 from roost.gateway.desk.control import Control
 from roost.gateway.desk.conversations import ConversationViews
-from roost.gateway.desk.description import Description
+from roost.gateway.desk.description import Description, of_fleet
 from roost.gateway.desk.ollama import OllamaViews
 from roost.gateway.desk.operations import Operations
 from roost.gateway.desk.ordering import Ordering
@@ -250,7 +250,7 @@ class Gateway:
         routes = Routes(self._gate, self._settings.places, self.mind.limiter.headers)
         pages = [*HOME.items(), *COORDINATOR.items(), *DOCS.items()]
         Pages(web, pages, self._settings.places.base_path).add_to(routes)
-        Description(self._tasks, self._settings.places.base_path).add_to(routes)
+        Description(self._tasks, self._settings.places.base_path, of_fleet).add_to(routes)
         self._admin.add_to(routes)
         Operations(self.mind, self._reattach, self._ordering).add_to(routes)
         Control(self.mind).add_to(routes)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.fleet.upstream.pool import PoolSettings, UpstreamPool
+from roost.gateway.desk.description import Description
 from roost.gateway.desk.operations import DRAIN, change_node, sees_tenants
-from roost.gateway.desk.pages import HOME, Pages, WebFile, read_web
+from roost.gateway.desk.pages import DOCS, HOME, Pages, WebFile, read_web
 from roost.gateway.failures import errors_under
 from roost.gateway.front.access import Authorise, Gate, allowed, anyone, origins
 from roost.gateway.front.asgi import Receive, Scope, Send
@@ -22,6 +23,7 @@ from roost.gateway.front.server import Front, open_front
 from roost.gateway.routes import Call, Places, Routes
 from roost.gateway.tasks import Tasks
 from roost.gateway.turns.limiter import Limiter, LimiterSettings
+from roost.gateway.upstream import elsewhere
 from roost.gateway.upstream.client import ClientLimits
 from roost.gateway.upstream.fleet_view import fleet_view, server_view
 from roost.gateway.upstream.passage import PassageLimits
@@ -78,16 +80,18 @@ class UpstreamGateway:
         self._tasks = Tasks()
         self._probing: dict[str, asyncio.Task[None]] = {}
         self.front: Front | None = None
+        self.routes: Routes | None = None
 
     async def open(self) -> Front:
         """Bind, accept clients and begin to probe."""
         settings = self._settings
         web = await asyncio.to_thread(read_web)
+        self.routes = self._routes(web)
         self.front = await open_front(
             _no_asgi,
             settings.listener,
             settings.limits,
-            direct=self._routes(web),
+            direct=self.routes,
             errors=errors_under(settings.places.inside),
         )
         for server in self._proxy.servers.current:
@@ -144,7 +148,7 @@ class UpstreamGateway:
     def _routes(self, web: dict[str, WebFile]) -> Routes:
         places = self._settings.places
         routes = Routes(self._gate, places, self._proxy.limiter.headers)
-        Pages(web, HOME.items(), places.base_path).add_to(routes)
+        Pages(web, [*HOME.items(), *DOCS.items()], places.base_path).add_to(routes)
         self._proxy.add_to(routes, self._tasks)
         routes.add(
             "GET", "/health", lambda call: call.exchange.reply(200, JSON_BODY, _status("ok"))
@@ -153,6 +157,8 @@ class UpstreamGateway:
         routes.add("GET", "/metrics", self._metrics)
         routes.add("GET", "/roost/v1/fleet", self._fleet)
         routes.add("POST", "/roost/v1/nodes/{rest}", self._node)
+        Description(self._tasks, places.base_path, _described).add_to(routes)
+        elsewhere.add_to(routes)
         return routes
 
     def _ready(self, call: Call) -> None:
@@ -194,6 +200,13 @@ class UpstreamGateway:
             del facts["models"]
             self._log.info("upstream_report", **facts)
         self._log.info("upstream_report", rejected=view.rejected, unavailable=view.unavailable)
+
+
+def _described(base_path: str) -> bytes:
+    from roost.gateway.desk.openapi import document
+    from roost.gateway.upstream.addresses import IN_FRONT
+
+    return document(base_path, IN_FRONT)
 
 
 def _status(word: str) -> bytes:
