@@ -52,6 +52,19 @@ def test_the_highest_priority_that_can_serves() -> None:
     assert choice.reason == "reads gguf and runs here on cpu, priority 800"
 
 
+def test_a_format_may_need_what_others_do_not() -> None:
+    """What is there for cards is not there for weights; both are told by one look."""
+    weights = Subject(ModelId("m"), "safetensors", ("chat",))
+    beside = Found(usable=False, why="vLLM is not installed", command="pip install it")
+    choice = chosen(subject=weights, vllm=Found(usable=True, apart={"safetensors": beside}))
+    assert choice.backend == "candle"
+    assert reasons(choice)["vllm"] == "vLLM is not installed; type: pip install it"
+    beside = Found(usable=True, accelerator="cuda")
+    choice = chosen(subject=weights, vllm=Found(usable=True, apart={"safetensors": beside}))
+    assert choice.chain == ("vllm", "candle")
+    assert choice.reason == "reads safetensors and runs here on cuda, priority 950"
+
+
 def test_an_accelerator_changes_the_order() -> None:
     """The same backend counts more where it was built for the device."""
     quick = Found(usable=True, accelerator="cuda")

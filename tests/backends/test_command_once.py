@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from roost.backends.base import Runtime, SlotUse
+from roost.core.card import Once
 from roost.core.events import Delta, Failed, Finished, StreamEvent, Usage
-from roost.core.request import GenerateRequest, TextPrompt, TokensPrompt
+from roost.core.presets import MLX_VLM
+from roost.core.request import GenerateRequest, Sampling, TextPrompt, TokensPrompt
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import COUNTS, MODEL, OPTIONS, compiled, once, rewrite
@@ -62,6 +64,25 @@ async def run(subject: Subject, prompt: str, max_tokens: int = 8) -> list[Stream
 def python(text: str, *more: str) -> tuple[str, ...]:
     """Give the words that run this text with Python."""
     return (sys.executable, "-S", "-E", "-I", "-c", text, "{max_tokens}", *more)
+
+
+async def test_the_command_for_models_that_see_is_told_its_words(tmp_path: Path) -> None:
+    """Its prompt in one word with its flag, so that no prompt is taken for an option."""
+    program = tmp_path / "mlx_vlm.generate"
+    program.write_text(f"#!{sys.executable} -SEI\nimport sys\nprint(sys.argv[1:])\n")
+    program.chmod(0o755)
+    preset = msgspec.convert(MLX_VLM | {"ctx": 512}, Once)
+    subject = once(tmp_path, str(program), *preset.argv[1:], preset="mlx-vlm", path="/models/m")
+    runtime = await started(subject)
+    sampling = Sampling(temperature=0.5, seed=7)
+    request = GenerateRequest(MODEL, TextPrompt("--trust-remote-code"), 8, sampling=sampling)
+    async with runtime.open(await runtime.prepare(request), SlotUse(0, reuse=False)) as events:
+        *said, end = [event async for event in events]
+    await runtime.stop(0.0)
+    words = ["--model", "/models/m", "--max-tokens", "8", "--prompt=--trust-remote-code"]
+    told = [*words, "--temperature", "0.5", "--seed", "7"]
+    assert "".join(one.text for one in said if isinstance(one, Delta)) == f"{told}\n"
+    assert isinstance(end, Finished)
 
 
 SAY_ALL = "import sys, os; print(sys.argv[1:], sys.stdin.read(), end='')"

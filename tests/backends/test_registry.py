@@ -19,7 +19,7 @@ from roost.core.ids import ModelId
 from roost.core.model import Capabilities
 from roost.errors import RoostError
 from tests.backends.subjects import fake_manifest, key_of, settings_in
-from tests.source import shipped
+from tests.source import ROOT
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,14 @@ def test_a_hosted_library_is_named_in_one_place(name: str) -> None:
     # A simulated fleet calls its backends what it likes, and a verb may be about one of them.
     own = re.compile(rf"src/roost/backends/libraries/{name}(_\w+)?\.py")
     naming = re.compile(rf"\b{name}\b[\"'.]|libraries\.{name}\b")
+    # Texts are enough: parsing all of them takes a busy machine half a minute.
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "src").rglob("*.py")}
+    elsewhere = re.compile(r"src/roost/(sim|cli)/")
     places = [
-        (source.path, line)
-        for source in shipped()
-        if source.room not in {"sim", "cli"} and not own.fullmatch(source.path)
-        if name in source.text
-        for line in source.text.splitlines()
+        (name_of, line)
+        for name_of, path in files.items()
+        if not elsewhere.match(name_of) and not own.fullmatch(name_of)
+        for line in path.read_text("utf-8").splitlines()
         if naming.search(line)
     ]
     known = {f"src/roost/backends/{module}.py" for module in ("registry", "install")}

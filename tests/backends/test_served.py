@@ -10,18 +10,22 @@ import msgspec
 import pytest
 
 from roost.backends.base import Runtime, SlotUse
+from roost.backends.looking import vllm_found
 from roost.backends.openai.omlx import RETAINED_MAX, Omlx
 from roost.backends.openai.vllm import Vllm
 from roost.core.card import Omlx as OmlxCard
 from roost.core.card import Remote, read_card
 from roost.core.events import Delta, Failed, StreamEvent
 from roost.core.ids import ModelId
+from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, TextPrompt
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
-from tests.backends.subjects import MODEL, kill_server, rewrite, served
+from tests.backends.subjects import MODEL, kill_server, rewrite, served, settings_in
 from tests.children import living
 from tests.recorded import differing
+
+FAKE = Path(__file__).with_name("fake_vllm.py")
 
 
 async def started(subject: Subject) -> Runtime:
@@ -70,6 +74,86 @@ async def test_vllm_is_told_its_words(executable: str, tmp_path: Path) -> None:
         await runtime.stop(1.0)
     assert living() == []
     assert leftovers(subject) == []
+
+
+def beside(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a vLLM of this version beside roost, as far as anybody can tell from outside."""
+    package = folder / "site" / "vllm" / "entrypoints" / "openai"
+    package.mkdir(parents=True)
+    for part in (package, package.parent, package.parent.parent):
+        (part / "__init__.py").touch()
+    run = f"import runpy\nrunpy.run_path({str(FAKE)!r}, run_name='__main__')\n"
+    (package / "api_server.py").write_text(run)
+    told = folder / "site" / f"vllm-{version}.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(str(folder / "site"))
+    monkeypatch.setenv("PYTHONPATH", str(folder / "site"), prepend=os.pathsep)
+
+
+def weights(folder: Path, **options: object) -> Subject:
+    """Give vLLM a folder that has no card."""
+    where = folder / "weights"
+    where.mkdir()
+    path = str(where / "model.safetensors")
+    manifest = Manifest(MODEL, path, 0, "sha256:0", format="safetensors", ctx_train=512)
+    key = RuntimeKey("vllm", MODEL, "sha256:0", RuntimeOptions(**options))  # type: ignore[arg-type]
+    return Subject(Vllm(), key, manifest, settings_in(folder), kill_server)
+
+
+async def test_a_folder_without_a_card_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the vLLM beside roost, which is told what the node's own options say."""
+    beside(tmp_path, "0.32.0+cpu", monkeypatch)
+    subject = weights(tmp_path, ctx=4096, slots=3, dtype="bfloat16")
+    runtime = await started(subject)
+    argv = told(tmp_path)["argv"]
+    await runtime.stop(1.0)
+    assert argv[argv.index("--model") + 1] == str(tmp_path / "weights")
+    assert argv[argv.index("--max-model-len") :] == [
+        *("--max-model-len", "512", "--max-num-seqs", "3", "--dtype", "bfloat16")
+    ]
+    assert living() == []
+    assert leftovers(subject) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"device": "cuda"}, "vLLM as it is installed here computes on cpu: see --device"),
+        ({"mode": "embed"}, "The backend vllm"),
+        ({"ctx": 1}, "does not say how much context"),
+    ],
+)
+async def test_what_it_cannot_do_with_a_folder_is_told(
+    options: dict[str, object], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started."""
+    beside(tmp_path, "0.32.0+cpu", monkeypatch)
+    with pytest.raises(RoostError, match=what) as caught:
+        await started(weights(tmp_path, **options))
+    assert caught.value.failure.reason == "load_failed"
+
+
+@pytest.mark.parametrize(
+    ("version", "of"), [("0.32.0+cpu", "cpu"), ("0.32.0+rocm700", "rocm"), ("0.32.0", "cuda")]
+)
+def test_what_it_computes_on_is_told_by_its_version(
+    version: str, of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And weights need it beside roost, where a card names a program of its own."""
+    assert vllm_found().usable
+    beside(tmp_path, version, monkeypatch)
+    found = vllm_found().of("safetensors")
+    assert (found.usable, found.version, found.accelerator) == (True, version, of)
+
+
+def test_without_it_weights_are_for_others() -> None:
+    """Whoever asks why hears what to type; cards are as they were."""
+    found = vllm_found().of("safetensors")
+    assert (found.usable, found.why, found.extra) == (False, "vLLM is not installed", "vllm")
+    assert vllm_found().of("vllm").usable
 
 
 def leftovers(subject: Subject) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roost.backends.openai.card_file import read_key
-from roost.core.card import Once, Remote, Runner, is_card, read_card
+from roost.core.card import Once, Output, Remote, Runner, is_card, read_card
 from roost.errors import RoostError
 from roost.store.home import Home
 from roost.store.models.registry import Incoming, ModelStore
@@ -155,7 +155,10 @@ def test_a_preset_says_the_rest() -> None:
     own = read_card(f'{text}\nargv = ["/opt/mlx", "{{max_tokens}}"]'.encode())
     assert isinstance(own, Once)
     assert (own.argv, own.options) == (("/opt/mlx", "{max_tokens}"), card.options)
-    with pytest.raises(RoostError, match="preset is one of: mlx"):
+    seeing = read_card(text.replace("mlx", "mlx-vlm").encode())
+    assert isinstance(seeing, Once)
+    assert (seeing.argv[0], seeing.output) == ("mlx_vlm.generate", Output())
+    with pytest.raises(RoostError, match="preset is one of: mlx, mlx-vlm"):
         read_card(text.replace("mlx", "abacus").encode())
     with pytest.raises(RoostError, match="preset"):
         read_card(b'backend = "command"\npreset = "mlx"\nargv = ["x"]\nctx = 512')

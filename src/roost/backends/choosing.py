@@ -45,7 +45,7 @@ def choose(wanted: str, subject: Subject, traits: Sequence[Trait], around: Aroun
     judged = [_judged(trait, subject, around) for trait in traits]
     # Rejected ones that read the format come before those that never could, for people to read.
     reads = {trait.name: subject.format in trait.formats for trait in traits}
-    preferred = {trait.name: _priority(trait, around) for trait in traits}
+    preferred = {trait.name: _priority(trait, subject, around) for trait in traits}
     judged.sort(key=lambda one: (not reads[one.backend], -preferred[one.backend], one.backend))
     chain = tuple(one.backend for one in judged if one.accepted)
     best = next((one for one in judged if one.accepted), None)
@@ -71,7 +71,7 @@ def _bound(wanted: str, subject: Subject, traits: Sequence[Trait], around: Aroun
             judged = msgspec.structs.replace(judged, reason="it was asked for by name")
         else:
             reason = f"it was asked for by name, although: {judged.reason}"
-            priority = _priority(trait, around)
+            priority = _priority(trait, subject, around)
             judged = Candidate(wanted, accepted=True, reason=reason, priority=priority)
         candidates.append(judged)
     candidates.sort(key=lambda one: (not one.accepted, one.backend))
@@ -80,7 +80,7 @@ def _bound(wanted: str, subject: Subject, traits: Sequence[Trait], around: Aroun
 
 
 def _judged(trait: Trait, subject: Subject, around: Around) -> Candidate:
-    found = around.found[trait.name]
+    found = around.found[trait.name].of(subject.format)
     against = (
         _wrong_format(trait, subject)
         or _wrong_task(trait, subject)
@@ -90,13 +90,13 @@ def _judged(trait: Trait, subject: Subject, around: Around) -> Candidate:
     )
     if against:
         return Candidate(trait.name, accepted=False, reason=against)
-    priority = _priority(trait, around)
+    priority = _priority(trait, subject, around)
     reason = f"reads {subject.format} and runs here on {found.accelerator}, priority {priority}"
     return Candidate(trait.name, accepted=True, reason=reason, priority=priority)
 
 
-def _priority(trait: Trait, around: Around) -> int:
-    return trait.priorities.get(around.found[trait.name].accelerator, 0)
+def _priority(trait: Trait, subject: Subject, around: Around) -> int:
+    return trait.priorities.get(around.found[trait.name].of(subject.format).accelerator, 0)
 
 
 def _wrong_format(trait: Trait, subject: Subject) -> str:

@@ -7,6 +7,7 @@ whoever chooses can look again whenever a choice is due.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
@@ -42,6 +43,19 @@ def library_found(library: Library) -> Found:
         if version := _version(package):
             return Found(usable=True, version=version, accelerator=accelerator)
     return Found(usable=True, version=_version(library.imports[0]) if library.imports else None)
+
+
+def vllm_found() -> Found:
+    """Look for vLLM: a card names a program of its own, weights need one that is beside roost."""
+    beside = _missing("vLLM", "vllm")
+    if "microsoft" in platform.release().lower():
+        beside = Found(usable=False, why="vLLM is not started under WSL")
+    elif find_spec("vllm"):
+        version = _version("vllm") or ""
+        signs: dict[str, Accelerator] = {"cpu": "cpu", "rocm": "rocm"}
+        of: Accelerator = next((signs[sign] for sign in signs if sign in version), "cuda")
+        beside = Found(usable=True, version=version or None, accelerator=of)
+    return Found(usable=True, version="the one that a card names", apart={"safetensors": beside})
 
 
 def _version(package: str) -> str | None:

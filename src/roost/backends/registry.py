@@ -25,7 +25,7 @@ from roost.backends.classes import (
     Class,
 )
 from roost.backends.hostable import Library
-from roost.backends.looking import library_found, llama_found
+from roost.backends.looking import library_found, llama_found, vllm_found
 from roost.core.about import BackendAbout
 from roost.core.choice import AUTO, Accelerator, Choice, Found, Trait
 from roost.errors import fail
@@ -82,6 +82,10 @@ def _cards(_llama_server_path: str) -> Found:
     return Found(usable=True, version="the one that a card names")
 
 
+def _vllm_here(_llama_server_path: str) -> Found:
+    return vllm_found()
+
+
 class _Entry(NamedTuple):
     """One backend; `make` and `look` are given the path of a llama-server binary, "" for none.
 
@@ -131,13 +135,14 @@ _LLAMA: dict[Accelerator, int] = {
 _TRANSFORMERS: dict[Accelerator, int] = {"cuda": 840, "rocm": 840, "metal": 840, "cpu": 740}
 _MLX: dict[Accelerator, int] = {"cuda": 850, "metal": 850, "cpu": 120}
 _CANDLE: dict[Accelerator, int] = {"cpu": 110}
+_VLLM: dict[Accelerator, int] = {"cuda": 950, "rocm": 945, "cpu": 90}
 _ONNX: dict[Accelerator, int] = {"cuda": 960, "cpu": 760}
 _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA, ENGINE_SERVER),
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}, INSIDE),
     "command": _Entry(_command, _own, ("command",), {"cpu": 1}, RUNNER),
     "command_once": _Entry(_command_once, _own, ("command_once",), {"cpu": 1}, ONCE),
-    "vllm": _Entry(_vllm, _cards, ("vllm",), {"cpu": 1}, OWN_SERVER, ("linux",)),
+    "vllm": _Entry(_vllm, _vllm_here, ("vllm", "safetensors"), _VLLM, OWN_SERVER, ("linux",)),
     "omlx": _Entry(_omlx, _cards, ("omlx",), {"cpu": 1}, OWN_SERVER, ("darwin",)),
     "openai_http": _Entry(
         _openai_http, _own, ("openai_http",), {"cpu": 1}, EXTERNAL, external=True

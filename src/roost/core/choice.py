@@ -19,7 +19,7 @@ class Found(msgspec.Struct, frozen=True):
 
     `why` says what is in the way, "" where nothing is; `command` is what to type then, "" where
     typing does not help, and `extra` the set of optional dependencies that it adds. `version` is
-    None where nobody knows.
+    None where nobody knows. `apart` is what there is for formats for which that is another thing.
     """
 
     usable: bool
@@ -28,6 +28,11 @@ class Found(msgspec.Struct, frozen=True):
     why: str = ""
     command: str = ""
     extra: str = ""
+    apart: dict[str, Found] = {}
+
+    def of(self, format_: str) -> Found:
+        """Say what there is for models of this format."""
+        return self.apart.get(format_, self)
 
 
 class Trait(msgspec.Struct, frozen=True):

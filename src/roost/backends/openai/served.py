@@ -38,11 +38,14 @@ HEALTHY = ("/health", "/v1/models")
 DEATH_NOTICE_S = 0.5
 """A connection breaks before the kernel tells that the process has ended: wait so long for that."""
 
+REMEDY = "Raise health_timeout_s in the model's card."
+
 
 class Plan(NamedTuple):
     """How a server is started, where it will be, and how long it may take until it answers.
 
-    `folder` is its own and goes with it; `environ` is added to what every child gets.
+    `folder` is its own and goes with it; `environ` is added to what every child gets. `remedy` says
+    what to do about one that takes longer.
     """
 
     argv: tuple[str, ...]
@@ -51,6 +54,7 @@ class Plan(NamedTuple):
     timeout_s: float
     folder: Path
     environ: Mapping[str, str] = {}
+    remedy: str = REMEDY
 
 
 class ServedRuntime:
@@ -150,7 +154,7 @@ async def _until_healthy(child: Child, plan: Plan, on_progress: Callable[[float]
         part = (loop.time() - began_s) / plan.timeout_s
         if part >= 1:
             message = f"The server was not healthy within {plan.timeout_s:g} s."
-            raise fail("load_failed", f"{message} Raise health_timeout_s in the model's card.")
+            raise fail("load_failed", f"{message} {plan.remedy}")
         on_progress(part)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):

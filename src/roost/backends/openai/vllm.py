@@ -1,4 +1,4 @@
-"""SHELL: the backend `vllm`: vLLM's own server as a child, as a card says.
+"""SHELL: the backend `vllm`: vLLM's own server as a child, as a card or the node's options say.
 
 A vLLM that is somebody else's is a card as well, and a server like any other: see `core/card`.
 """
@@ -18,16 +18,21 @@ from roost.backends.base import StartSettings
 from roost.backends.install import install_command
 from roost.backends.llama.http import Place
 from roost.backends.llama.places import LOOPBACK, Ports, private_folder
+from roost.backends.looking import vllm_found
 from roost.backends.openai import served
 from roost.backends.openai.card_file import read_installed
 from roost.backends.openai.openai_http import CAPABILITIES
 from roost.backends.processes.program_help import help_of
 from roost.core.card import Vllm as Card
+from roost.core.engine import lack
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
 
 MODULE = "vllm.entrypoints.openai.api_server"
 PREFIX_CACHING = ("--enable-prefix-caching", "--no-enable-prefix-caching")
+FORMAT = "safetensors"
+"""What it reads without a card, as roost's own options say."""
+
 HELP_TIMEOUT_S = 120.0
 """It imports all of itself before it says anything."""
 
@@ -54,7 +59,11 @@ class Vllm:
     ) -> served.ServedRuntime:
         """Start a server and wait until the model is loaded; see `base.Backend.start`."""
         on_progress(0.0)
-        card = await asyncio.to_thread(_card, manifest)
+        if manifest.format == FORMAT:
+            card, remedy = of_weights(key, manifest, settings), "Raise runtime.start_timeout_s."
+        else:
+            card, remedy = await asyncio.to_thread(_card, manifest), served.REMEDY
+        _check_here(card)
         program = _program(card)
         switch = await _switch(card, program)
         folder = await asyncio.to_thread(private_folder, settings.workdir)
@@ -63,7 +72,8 @@ class Vllm:
             argv = (*program, *arguments(card, manifest.id, port), *switch, *card.args)
             place = Place("", port, secret)
             environ = {"VLLM_API_KEY": secret, "VLLM_NO_USAGE_STATS": "1"}
-            plan = served.Plan(argv, place, card.ctx, card.health_timeout_s, folder, environ)
+            timeout_s = card.health_timeout_s
+            plan = served.Plan(argv, place, card.ctx, timeout_s, folder, environ, remedy)
             return await served.begin(key, plan, settings, on_progress)
 
 
@@ -90,7 +100,31 @@ async def _switch(card: Card, program: tuple[str, ...]) -> tuple[str, ...]:
 
 def _card(manifest: Manifest) -> Card:
     """Read the card again, which may have changed since; raises `load_failed`."""
-    card = read_installed(manifest.path, Card, "vllm")
+    return read_installed(manifest.path, Card, "vllm")
+
+
+def of_weights(key: RuntimeKey, manifest: Manifest, settings: StartSettings) -> Card:
+    """Write the card of a folder that has none: what the node's own options say of it.
+
+    Raises `load_failed` for what vLLM does not do, or not as it is installed here.
+    """
+    options, here = key.options, vllm_found().of(FORMAT)
+    if options.mode != "generate":
+        raise fail("load_failed", f"The backend vllm {lack('generate', options.mode)}.")
+    if options.device and here.usable and options.device != here.accelerator:
+        message = f"vLLM as it is installed here computes on {here.accelerator}: see --device."
+        raise fail("load_failed", message)
+    ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
+    if ctx < 2:
+        raise fail("load_failed", "The folder does not say how much context its model has.")
+    dtype = ("--dtype", options.dtype) if options.dtype else ()
+    args = ("--max-num-seqs", str(options.slots), *dtype)
+    folder = str(Path(manifest.path).parent)
+    return Card(ctx, folder, args=args, health_timeout_s=settings.start_timeout_s)
+
+
+def _check_here(card: Card) -> None:
+    """Refuse where it cannot be started; raises `load_failed`."""
     if sys.platform != "linux":
         raise fail("load_failed", f"vLLM does not run on {sys.platform}.")
     if "microsoft" in platform.release().lower():
@@ -99,7 +133,6 @@ def _card(manifest: Manifest) -> Card:
         )
     if not Path(card.path).is_dir():
         raise fail("load_failed", "The card's path is no folder of a model.")
-    return card
 
 
 def _program(card: Card) -> tuple[str, ...]:
