@@ -29,7 +29,7 @@ from tests.engines.conftest import ONNX, SAFETENSORS
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(600)]
 OPTIONS = RuntimeOptions(ctx=256, slots=2, batch=64, threads=1, device="cpu")
 BACKENDS = {"transformers": SAFETENSORS, "onnx_genai": ONNX, "candle": SAFETENSORS}
-WORDS = {"candle": 10}
+WORDS = {"candle": 3}
 """How often the prompt that is left a hundred times says two words; 40 are two steps of others."""
 
 ALIVE_S = 30.0

@@ -11,6 +11,7 @@ import mmap
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -61,6 +62,8 @@ class CandleEngine:
 
     def __init__(self, runner: mistralrs.Runner, model: _Model, order: Load) -> None:
         self._runner = runner
+        # The library refuses a request while it takes another one's.
+        self._asking = threading.Lock()
         self._model = model
         most = runner.max_sequence_length() or order.ctx
         texts = model.texts
@@ -81,8 +84,11 @@ class CandleEngine:
         _, texts, words, ends, _, _ = self._model
         yield Began(job.run)
         said = 0
+        asked = self._asked(job)
+        with self._asking:
+            chunks = self._runner.send_chat_completion_request(asked)
         # Whoever closes this generator drops the chunks, and the library stops at the next one.
-        for chunk in self._runner.send_chat_completion_request(self._asked(job)):
+        for chunk in chunks:
             (choice,) = chunk.choices
             token = words.token(choice.delta.content)
             if not said:
