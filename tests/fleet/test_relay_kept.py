@@ -6,13 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.core.events import Delta, Finished, Usage
+from roost.errors import Failure
 from roost.fleet.streams.relay import Relay, RelaySettings
 from roost.fleet.streams.relay_effects import (
     Abandon,
+    Break,
     Commit,
     Done,
     Grant,
     KeepAlive,
+    Reject,
     RelayEffect,
     Seal,
     Send,
@@ -92,6 +95,20 @@ def test_a_sealed_answer_is_kept_between_its_text_and_its_end() -> None:
     assert machine.on_sealed(0.45) == []
     assert machine.on_written(0.5) == [Done()]
     assert machine.outcome == "complete"
+
+
+def test_what_could_not_be_kept_has_no_end_but_a_failure() -> None:
+    """After its text a stream breaks off; an answer in one piece is refused, with its status."""
+    lost = Failure("storage_error", "full")
+    machine = relay(RelaySettings(sealed=True))
+    machine.on_events([Delta("a"), FINISHED], 0.0)
+    assert machine.on_written(0.1) == [Seal()]
+    assert machine.on_sealed(0.2, lost) == [Break(lost)]
+    assert machine.outcome == "node_error"
+    assert machine.on_sealed(0.3) == []
+    whole = Relay(RelaySettings(sealed=True), streamed=False, now=0.0)
+    assert Seal() in whole.on_events([Delta("a"), FINISHED], 0.0)
+    assert whole.on_sealed(0.2, lost) == [Reject(lost)]
 
 
 def test_a_client_that_leaves_before_the_seal_was_not_told_the_end() -> None:

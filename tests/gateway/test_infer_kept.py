@@ -79,3 +79,23 @@ async def test_a_full_disk_ends_no_conversation_and_is_told(tmp_path: Path) -> N
         metrics = stage.gateway.metrics
         await until(lambda: metrics.value("roost_transcripts_degraded") == 1, what="it is told")
         assert metrics.value("roost_transcripts_lost_total") == 0
+
+
+async def test_what_the_disk_does_not_take_is_told_and_not_remembered(tmp_path: Path) -> None:
+    """Where memory is not to do: the text breaks off, and who says it again has said it once."""
+    small = open_disk(Home.open(tmp_path / "home"), 65_536)
+    settings = msgspec.structs.replace(SETTINGS, infer=infer(InferSettings()))
+    journal = Journal(small, JournalSettings(refused=True, retry_s=60.0))
+    async with staged(settings, journal=journal) as stage:
+        node = stage.add_node()
+        node.on_open = saying(node, "yes")
+        await stage.ready()
+        first = await ask(stage.port, "POST", PATH, turn("a short turn"))
+        assert events(first)[-1]["reason"] == "stop"
+        for _ in range(2):
+            refused = await ask(stage.port, "POST", PATH, turn("x" * 90_000))
+            assert events(refused)[-1]["code"] == "storage_error"
+            assert "token" in events(refused)[0]
+        # What was said to the model is what is on disk, and this turn.
+        assert len(texts(node.opened[2])) == 3
+        assert stage.gateway.metrics.value("roost_transcripts_lost_total") == 2

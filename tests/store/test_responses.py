@@ -12,7 +12,7 @@ from roost.core.ids import TenantId
 from roost.core.request import Message, ToolCall
 from roost.core.response import KeptResponse
 from roost.errors import RoostError
-from roost.store.conversations.journal import Shelves
+from roost.store.conversations.journal import JournalSettings, Shelves
 from roost.store.conversations.transcripts import Shelf, open_disk, open_memory
 from roost.store.home import Home
 
@@ -30,7 +30,7 @@ def kept(name: str, previous: str = "", at_unix_s: float = 1.0) -> KeptResponse:
 def shelves(tmp_path: Path) -> Shelves:
     """Disk and memory as the journal has them."""
     disk = Shelf(open_disk(Home.open(tmp_path / "home"), 1 << 24))
-    return Shelves(disk, Shelf(open_memory()), 1 << 20)
+    return Shelves(disk, Shelf(open_memory()), JournalSettings(memory_max_bytes=1 << 20))
 
 
 def test_a_response_comes_back_as_it_was(shelves: Shelves) -> None:

@@ -202,6 +202,7 @@ class Settings(NamedTuple):
     transcripts_disk_max_bytes: int
     transcripts_memory_max_bytes: int
     transcripts_commit_wait_s: float
+    transcripts_on_disk_failure: str
     coordinator_legacy_503: bool
     coordinator_omit_terminal: bool
     coordinator_worker_nets: tuple[str, ...]

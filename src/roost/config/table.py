@@ -302,6 +302,7 @@ _ROWS: tuple[Setting, ...] = (
     _bytes("transcripts.disk_max_bytes", 1_073_741_824, "Most they take on disk.", 65_536),
     _bytes("transcripts.memory_max_bytes", 67_108_864, "Most kept in memory; oldest go first."),
     _seconds("transcripts.commit_wait_s", 5, "How long an answer's end waits for the disk."),
+    _choice("transcripts.on_disk_failure", "memory refuse", "What then keeps a turn, or nothing."),
     _switch("coordinator.legacy_503", "Overload is 503 at /coordinator/infer, not 429."),
     _switch(
         "coordinator.omit_terminal", "Leave out the last event, which old clients do not know."

@@ -81,6 +81,7 @@ def compaction_settings(settings: Settings) -> CompactionSettings:
 def archive_settings(settings: Settings) -> ArchiveSettings:
     """Return how long what is said is kept."""
     return ArchiveSettings(
+        refused=settings.transcripts_on_disk_failure == "refuse",
         retention_s=settings.transcripts_retention_days * DAY_S,
         commit_wait_s=settings.transcripts_commit_wait_s,
     )
@@ -113,7 +114,10 @@ def open_journal(settings: Settings, home: Home) -> Journal | None:
     from roost.store.conversations.journal import Journal, JournalSettings
     from roost.store.conversations.transcripts import open_disk
 
-    limits = JournalSettings(memory_max_bytes=settings.transcripts_memory_max_bytes)
+    limits = JournalSettings(
+        memory_max_bytes=settings.transcripts_memory_max_bytes,
+        refused=settings.transcripts_on_disk_failure == "refuse",
+    )
     match settings.transcripts_keep:
         case "off":
             return None

@@ -218,11 +218,17 @@ class Relay:
             return self._end(self._completed(), Done())
         return self._flush(now)
 
-    def on_sealed(self, now: float) -> list[RelayEffect]:
-        """What `Seal` asked for is done, or cannot be done."""
+    def on_sealed(self, now: float, failure: Failure | None = None) -> list[RelayEffect]:
+        """What `Seal` asked for is done, or cannot be, and then its client hears that as the end.
+
+        Of an answer that was to go out in one piece it hears nothing else.
+        """
         if self._outcome is not None or not self._sealing:
             return []
         self._sealing, self._sealed = False, True
+        if failure is not None:
+            self._pending.clear()
+            self._verdict = failure
         return self._flush(now)
 
     def on_client_gone(self, now: float) -> list[RelayEffect]:

@@ -48,7 +48,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """The client has the whole text: keep it, and say `on_sealed`; only then it hears the end."""
+    """The client has the whole text: keep it, and say `on_sealed`: then it hears the end."""
 
 
 class Done(msgspec.Struct, frozen=True):

@@ -35,14 +35,22 @@ Found: TypeAlias = "Callable[[object], None]"
 """Told what was found, None where nothing was, or a `Failure`."""
 
 
+Kept: TypeAlias = "Callable[[Failure | None], None]"
+"""Told once: None where something is kept or may count as that, or why it is not."""
+
+LATE = Failure("storage_error", "Whether this was kept is not known yet: the disk is slow.")
+
+
 class ArchiveSettings(msgspec.Struct, frozen=True):
     """How long what was said is kept, and how long the end of an answer waits for that.
 
-    A commit that takes longer than `commit_wait_s` is told of and not waited for.
+    A commit that takes longer than `commit_wait_s` is told of and not waited for; if what is not
+    known to be kept is to be `refused`, the answer has failed then.
     """
 
     retention_s: float = 7 * 86_400.0
     commit_wait_s: float = 5.0
+    refused: bool = False
 
 
 class Archive:
@@ -93,17 +101,18 @@ class Archive:
         if self._journal is not None:
             self._ask(lambda shelves: shelves.repin(key, pin), _nothing)
 
-    def note(self, turn: SaidTurn, done: Callable[[], None]) -> None:
+    def note(self, turn: SaidTurn, done: Kept) -> None:
         """Keep a turn; `done` is told once, when it is kept or cannot be waited for any more."""
         self._keep(lambda shelves: shelves.note(turn), done)
 
-    def _keep(self, work: Work, done: Callable[[], None]) -> None:
+    def _keep(self, work: Work, done: Kept) -> None:
         if self._journal is None:
-            done()
+            done(None)
             return
         began_s = self._loop.time()
         until_s = began_s + self._settings.commit_wait_s
-        patience = self._loop.call_at(until_s, done)
+        late = LATE if self._settings.refused else None
+        patience = self._loop.call_at(until_s, done, late)
 
         def told(result: object) -> None:
             self._metrics("roost_transcript_commit_seconds").observe(self._loop.time() - began_s)
@@ -112,7 +121,7 @@ class Archive:
                 self._log.error("transcript_lost", reason=result.message)
             if self._loop.time() < until_s:
                 patience.cancel()
-                done()
+                done(result if isinstance(result, Failure) else None)
 
         self._ask(work, told)
 
@@ -136,7 +145,7 @@ class Archive:
         else:
             self._ask(lambda shelves: shelves.list(tenant), done)
 
-    def keep_response(self, kept: KeptResponse, done: Callable[[], None]) -> None:
+    def keep_response(self, kept: KeptResponse, done: Kept) -> None:
         """Keep a response; `done` is told once, when it is kept or cannot be waited for any more.
 
         One that could not be kept is told of in log and metrics, as a turn is.

@@ -426,5 +426,5 @@ class Infer:
         self._perform(self.conversations.on_tick(self._mind.now_s))
 
 
-def _nothing() -> None:
+def _nothing(_failure: Failure | None) -> None:
     """A cut answer is kept, and nobody waits for it."""

@@ -124,7 +124,7 @@ class Kept:
         told = failed(self._choice, failure, [])
         if failure.reason == "cancelled":
             told |= {"status": "cancelled", "error": None}
-        self._responses.keep(self._kept((), _encode(told)), lambda: None)
+        self._responses.keep(self._kept((), _encode(told)), lambda _: None)
 
     def _body(self, turn: Turn) -> bytes | None:
         """Make the body of the whole answer; None for one that cannot be used."""
@@ -190,7 +190,7 @@ class Responses:
         if kept.wishes.background:
             self._running[call.tenant, choice.reply_id] = kept
             if choice.options.stream:
-                self.keep(kept.lost(), lambda: None)
+                self.keep(kept.lost(), lambda _: None)
         return kept
 
     def leave(self, call: Call, kept: Kept) -> bool:
@@ -203,13 +203,19 @@ class Responses:
         exchange.watcher = None
         reel.on_gone()
         body = kept.in_state("queued")
-        self.keep(
-            kept.lost(), lambda: exchange.answer(lambda _: exchange.reply(200, JSON_BODY, body))
-        )
+
+        def told(failure: Failure | None) -> None:
+            if failure is not None:
+                # Nobody could find it by the id that it would have been told.
+                exchange.answer(lambda exchange: exchange.fail(failure))
+            else:
+                exchange.answer(lambda exchange: exchange.reply(200, JSON_BODY, body))
+
+        self.keep(kept.lost(), told)
         return True
 
-    def keep(self, kept: KeptResponse, done: Callable[[], None]) -> None:
-        """Keep a response."""
+    def keep(self, kept: KeptResponse, done: Callable[[Failure | None], None]) -> None:
+        """Keep a response; `done` is told why that could not be, or None."""
         self._archive.keep_response(kept, done)
 
     def ended(self, kept: Kept) -> None:

@@ -331,9 +331,10 @@ class Turn:
 
     # --- from the keeper
 
-    def on_sealed(self) -> None:
-        """What was said is kept, or cannot be."""
-        self.apply(self.relay.on_sealed(self._loop.time()))
+    def on_sealed(self, failure: Failure | None = None) -> None:
+        """What was said is kept, or is not, and that is how the answer ends."""
+        self.ended_by = failure or self.ended_by
+        self.apply(self.relay.on_sealed(self._loop.time(), failure))
 
     # --- effects
 

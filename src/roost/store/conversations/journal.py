@@ -2,7 +2,7 @@
 
 A commit costs a sync of the disk, some milliseconds; whatever arrives meanwhile shares the next.
 A disk that is full or broken does not end conversations: what is said then is kept in memory, and
-moves to the disk when it can be written again.
+moves to the disk when it can be written again. Where that is not enough, it is refused.
 """
 
 from __future__ import annotations
@@ -30,39 +30,46 @@ CLOSE_S = 10.0
 """How long the last jobs may take at the end."""
 
 DISK_FAILED = Failure("storage_error", "Conversations cannot be read or written on this disk now.")
+NOT_KEPT = Failure(
+    "storage_error",
+    "This could not be kept on disk, so it counts as not said: free some space and say it again.",
+)
 BEHIND = Failure("storage_error", "The disk does not keep up with what has to be written.")
 
 
 class JournalSettings(msgspec.Struct, frozen=True):
     """Limits: jobs that may wait, jobs in one commit, text kept in memory, time between two tries.
 
-    A disk that failed is tried again every `retry_s`.
+    A disk that failed is tried again every `retry_s`. Until then memory has to do, unless what no
+    disk has is to be `refused`.
     """
 
     jobs_max: int = 4096
     group_max: int = 256
     memory_max_bytes: int = 64 * 1024 * 1024
     retry_s: float = 5.0
+    refused: bool = False
 
 
 class Shelves:
     """The disk's conversations and memory's, as one; used by the journal's thread alone."""
 
-    def __init__(self, disk: Shelf | None, memory: Shelf, memory_max_bytes: int) -> None:
+    def __init__(self, disk: Shelf | None, memory: Shelf, settings: JournalSettings) -> None:
         self._disk = disk
         self._memory = memory
-        self._memory_max_bytes = memory_max_bytes
+        self._settings = settings
         self.ill = False
         self.dropped = 0
         self.removed = False
 
     def note(self, turn: SaidTurn) -> None:
-        """Add a turn."""
+        """Add a turn; raises `storage_error` where it is refused."""
         if self._disk is not None and not self.ill:
             self._disk.note(turn)
             return
+        self._check_memory_will_do()
         self._memory.note(turn)
-        self.dropped += self._memory.shrink(self._memory_max_bytes)
+        self.dropped += self._memory.shrink(self._settings.memory_max_bytes)
 
     def summarise(self, key: ConversationKey, made: Summary | None, tokens: int) -> bool:
         """Note with what a model goes on; False where that cannot be noted now.
@@ -114,12 +121,13 @@ class Shelves:
         return count
 
     def keep_response(self, kept: KeptResponse) -> None:
-        """Add a response."""
+        """Add a response; raises `storage_error` where it is refused."""
         if self._disk is not None and not self.ill:
             self._disk.responses.keep(kept)
             return
+        self._check_memory_will_do()
         self._memory.responses.keep(kept)
-        self.dropped += self._memory.responses.shrink(self._memory_max_bytes)
+        self.dropped += self._memory.responses.shrink(self._settings.memory_max_bytes)
 
     def response(self, tenant: TenantId, response_id: str) -> KeptResponse | None:
         """Return a tenant's response, wherever it is."""
@@ -184,6 +192,10 @@ class Shelves:
         """What a transaction has to span."""
         return (self._memory,) if self.ill else self._both()
 
+    def _check_memory_will_do(self) -> None:
+        if self._disk is not None and self._settings.refused:
+            raise RoostError(NOT_KEPT)
+
     def close(self) -> None:
         """Close both."""
         for shelf in self._both():
@@ -226,7 +238,7 @@ class Journal:
     def __init__(self, connection: sqlite3.Connection | None, settings: JournalSettings) -> None:
         self._settings = settings
         disk = None if connection is None else Shelf(connection)
-        self._shelves = Shelves(disk, Shelf(open_memory()), settings.memory_max_bytes)
+        self._shelves = Shelves(disk, Shelf(open_memory()), settings)
         self._jobs: queue.Queue[Job | None] = queue.Queue(settings.jobs_max)
         self._tried_s = 0.0
         self._scrub_s = 0.0
