@@ -18,7 +18,8 @@ from roost.core.reading import Reading
 from roost.core.request import Message, ToolCall
 from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.options import ReplyOptions
-from roost.dialects.responses.reply import ResponseBody, ResponseStream, spoken
+from roost.dialects.responses.reply import ResponseBody, ResponseStream
+from roost.dialects.responses.response import spoken
 from roost.dialects.wishes import Wishes
 from roost.errors import Failure, RoostError
 from roost.text.sse import SseEvent, SseParser

@@ -75,7 +75,8 @@ def _seen(settings: Settings, model: Manifest, plan: KvPlan, found: Footprint) -
 
 
 def _model(settings: Settings, name: str, file: str) -> Manifest:
-    from roost.store.models.registry import ModelStore, preview
+    from roost.store.models.describing import preview
+    from roost.store.models.registry import ModelStore
 
     if name.startswith("hf:"):
         return _on_hub(settings, name, file)

@@ -12,81 +12,25 @@ the whole response, which is what a request without a stream gets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias
 
-import msgspec
-
-from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
+from roost.core.events import Delta, Failed, Finished, Started, StreamEvent
 from roost.core.pieces import CallArguments, CallBegin, CallEnd, Piece, Text, Thought
-from roost.core.request import Message, ToolCall
-from roost.dialects.json_text import clean, encode_text, escape_line_ends
+from roost.dialects.json_text import encode_text
 from roost.dialects.openai.choice import Choice
 from roost.dialects.openai.envelope import Fact
 from roost.dialects.pieces import PieceTeller, Told
-from roost.dialects.wishes import Wishes
+from roost.dialects.responses.response import (
+    Json,
+    Output,
+    call_prefix,
+    encoded,
+    ended,
+    failed,
+    part_of,
+    response_of,
+)
 from roost.errors import Failure, RoostError
 from roost.text import sse
-
-ID_PREFIX = "resp_"
-
-Status: TypeAlias = Literal[
-    "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"
-]
-_Json: TypeAlias = dict[str, object]
-_encode = msgspec.json.Encoder().encode
-_CODES = {
-    "context_length_exceeded": "context_length_exceeded",
-    "overloaded": "rate_limit_exceeded",
-    "queue_full": "rate_limit_exceeded",
-}
-
-
-class Output:
-    """The items of a response so far; `prefix` makes their ids like no other's."""
-
-    def __init__(self, choice: Choice) -> None:
-        self._unique = choice.reply_id.removeprefix(ID_PREFIX)
-        self.items: list[_Json] = []
-        self._texts: list[str] = []
-
-    def open(self, piece: Thought | Text | CallBegin) -> _Json:
-        """Begin the item that a piece belongs to."""
-        number = len(self.items)
-        self._texts = []
-        item: _Json
-        match piece:
-            case Thought():
-                item = {"type": "reasoning", "id": f"rs_{self._unique}_{number}", "summary": []}
-                item["content"] = []
-            case Text():
-                item = {"type": "message", "id": f"msg_{self._unique}_{number}"}
-                item |= {"status": "in_progress", "role": "assistant", "content": []}
-            case CallBegin(_, id, name):
-                item = {"type": "function_call", "id": f"fc_{self._unique}_{number}"}
-                item |= {"status": "in_progress", "call_id": id, "name": name, "arguments": ""}
-        self.items.append(item)
-        return item
-
-    def add(self, text: str) -> None:
-        """Add to the text of the item that is open."""
-        self._texts.append(text)
-
-    @property
-    def kind(self) -> object:
-        """What the last item is."""
-        return self.items[-1]["type"]
-
-    def close(self, *, whole: bool) -> tuple[_Json, str]:
-        """Complete the last item; returns it with its whole text."""
-        item, text = self.items[-1], "".join(self._texts)
-        status = "completed" if whole else "incomplete"
-        if item["type"] == "function_call":
-            item |= {"status": status, "arguments": text}
-        elif item["type"] == "message":
-            item |= {"status": status, "content": [_part("output_text", text)]}
-        else:
-            item["content"] = [_part("reasoning_text", text)]
-        return item, text
 
 
 class ResponseStream:
@@ -200,7 +144,7 @@ class ResponseStream:
         told = self._event("response.output_item.added", output_index=self._index, item=item)
         if isinstance(piece, CallBegin):
             return told
-        part = _part("output_text" if isinstance(piece, Text) else "reasoning_text", "")
+        part = part_of("output_text" if isinstance(piece, Text) else "reasoning_text", "")
         return told + self._event("response.content_part.added", **self._place(), part=part)
 
     def _close(self, *, whole: bool) -> bytes:
@@ -219,10 +163,10 @@ class ResponseStream:
         elif kind == "message":
             told = self._event("response.output_text.done", **place, text=text, logprobs=[])
             told += self._event(
-                "response.content_part.done", **place, part=_part("output_text", text)
+                "response.content_part.done", **place, part=part_of("output_text", text)
             )
         else:
-            part = _part("reasoning_text", text)
+            part = part_of("reasoning_text", text)
             told = self._event("response.reasoning_text.done", **place, text=text)
             told += self._event("response.content_part.done", **place, part=part)
         return told + self._event("response.output_item.done", output_index=self._index, item=item)
@@ -231,7 +175,7 @@ class ResponseStream:
     def _index(self) -> int:
         return len(self._output.items) - 1
 
-    def _place(self) -> _Json:
+    def _place(self) -> Json:
         item = self._output.items[-1]
         return {"item_id": item["id"], "output_index": self._index, "content_index": 0}
 
@@ -249,7 +193,7 @@ class ResponseStream:
     def _event(self, event: str, **members: object) -> bytes:
         told = {"type": event, "sequence_number": self._number, **members}
         self._number += 1
-        return b"event: %b\ndata: %b\n\n" % (event.encode(), _json(told))
+        return b"event: %b\ndata: %b\n\n" % (event.encode(), encoded(told))
 
 
 class ResponseBody:
@@ -279,7 +223,7 @@ class ResponseBody:
         if self._teller.failure is not None:
             raise RoostError(self._teller.failure)
         self._close(whole=event.reason == "stop")
-        return _json(ended(self._choice, event, self._output.items, self._facts))
+        return encoded(ended(self._choice, event, self._output.items, self._facts))
 
     def roost_extra(self, facts: Mapping[str, Fact]) -> None:
         """Put `facts` under `roost` in the body."""
@@ -311,108 +255,3 @@ class ResponseBody:
         if self._is_open:
             self._output.close(whole=whole)
             self._is_open = False
-
-
-def ended(
-    choice: Choice, finished: Finished, items: list[_Json], facts: Mapping[str, Fact]
-) -> _Json:
-    """Return the whole response at its end: completed, or incomplete where it met its limit."""
-    status: Status = "completed" if finished.reason == "stop" else "incomplete"
-    response = response_of(choice, status, items)
-    if status == "incomplete":
-        response["incomplete_details"] = {"reason": "max_output_tokens"}
-    response["usage"] = usage_of(finished.usage)
-    return {**response, "roost": dict(facts)} if facts else response
-
-
-def failed(choice: Choice, failure: Failure, items: list[_Json]) -> _Json:
-    """Return the response that failed, with what there is of it."""
-    response = response_of(choice, "failed", items)
-    code = _CODES.get(failure.reason, "server_error")
-    response["error"] = {"code": code, "message": clean(failure.message)}
-    return response
-
-
-def response_of(choice: Choice, status: Status, items: list[_Json]) -> _Json:
-    """Return a response in a state; what was asked for is told back."""
-    wishes = choice.options.wishes or Wishes()
-    return {
-        "id": choice.reply_id,
-        "object": "response",
-        "created_at": choice.created_s,
-        "status": status,
-        "background": wishes.background,
-        "error": None,
-        "incomplete_details": None,
-        "instructions": wishes.instructions,
-        "metadata": wishes.metadata,
-        "model": choice.model,
-        "output": items,
-        "parallel_tool_calls": True,
-        "previous_response_id": wishes.previous or None,
-        "store": wishes.keep,
-        "temperature": None,
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": None,
-        "truncation": "disabled",
-        "usage": None,
-    }
-
-
-def usage_of(usage: Usage) -> _Json:
-    """Return token counts; cached tokens are part of the input's, reasoning of the output's."""
-    return {
-        "input_tokens": usage.prompt_tokens,
-        # Nothing is written to a cache that would have a price of its own.
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }
-
-
-def call_prefix(choice: Choice) -> str:
-    """Begin the ids of calls: like no other response's, since they must differ."""
-    return f"call_{choice.reply_id.removeprefix(ID_PREFIX)}_"
-
-
-def spoken(output: Iterable[_Json]) -> tuple[Message, ...]:
-    """Return what the items of an output said, as turns of the conversation that goes on."""
-    said, thoughts, calls = "", "", []
-    for item in output:
-        match item:
-            case {"type": "message", "content": [{"text": str(text)}, *_]}:
-                said += text
-            case {"type": "reasoning", "content": [{"text": str(text)}, *_]}:
-                thoughts += text
-            case {"type": "function_call", "status": "completed", "call_id": str(call_id)}:
-                calls.append(ToolCall(call_id, str(item["name"]), str(item["arguments"])))
-    if not said and not calls:
-        return ()
-    return (Message("assistant", said, reasoning=thoughts, calls=tuple(calls)),)
-
-
-def _part(kind: str, text: str) -> _Json:
-    part: _Json = {"type": kind, "text": text}
-    return {**part, "annotations": [], "logprobs": []} if kind == "output_text" else part
-
-
-def _json(value: _Json) -> bytes:
-    try:
-        return escape_line_ends(_encode(value))
-    except UnicodeEncodeError:
-        # Halves of surrogate pairs, which a model can write and no UTF-8 can hold.
-        return escape_line_ends(_encode(_cleaned(value)))
-
-
-def _cleaned(value: object) -> object:
-    match value:
-        case str():
-            return clean(value)
-        case list():
-            return [_cleaned(one) for one in value]
-        case dict():
-            return {name: _cleaned(one) for name, one in value.items()}
-    return value

@@ -15,15 +15,9 @@ from roost.core.events import Delta, StreamEvent
 from roost.core.ids import RequestId
 from roost.core.response import KeptResponse
 from roost.dialects.responses.items import as_items
-from roost.dialects.responses.reply import (
-    ID_PREFIX,
-    ResponseBody,
-    Status,
-    failed,
-    response_of,
-    spoken,
-)
+from roost.dialects.responses.reply import ResponseBody
 from roost.dialects.responses.request import own
+from roost.dialects.responses.response import ID_PREFIX, Status, failed, response_of, spoken
 from roost.errors import Failure, RoostError
 from roost.gateway.front.rendering import JSON_BODY
 from roost.gateway.replay.reel import Reel

@@ -22,7 +22,7 @@ from roost.dialects.openai.completions_reply import (
 )
 from roost.dialects.openai.embeddings import EmbeddingsBody
 from roost.dialects.rerank import RerankBody
-from roost.dialects.responses import reply as responses_reply
+from roost.dialects.responses import response
 from roost.dialects.responses.reply import ResponseBody, ResponseStream
 from roost.dialects.tokens import PromptTold
 from roost.gateway.front.rendering import JSON_LINES
@@ -53,9 +53,7 @@ COMPLETIONS = Dialect(
 )
 MESSAGES = Dialect("anthropic", "messages", anthropic_reply.ID_PREFIX, MessageStream, MessageBody)
 COUNT = Dialect("anthropic", "count_tokens", anthropic_reply.ID_PREFIX, MessageStream, CountBody)
-RESPONSES = Dialect(
-    "responses", "responses", responses_reply.ID_PREFIX, ResponseStream, ResponseBody
-)
+RESPONSES = Dialect("responses", "responses", response.ID_PREFIX, ResponseStream, ResponseBody)
 _LINES = Manner(tuple(JSON_LINES), timed=True)
 OLLAMA_CHAT = Dialect(
     "ollama",

@@ -10,7 +10,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -23,10 +22,10 @@ from roost.core.model import Manifest, ModelFile
 from roost.errors import RoostError, fail
 from roost.store.files import locked, require_space, sync, sync_folder, translated
 from roost.store.home import Home
+from roost.store.models.describing import files_of, manifest_of
 from roost.store.models.folders import FOLDERS
 from roost.store.models.inspection import (
     Progress,
-    digest,
     ignore,
     inspect,
     is_unchanged,
@@ -145,7 +144,7 @@ class ModelStore:
         if facts.format in CARDS and not incoming.source.startswith("file:"):
             message = "That is a card. It names what to run, so it has to lie on this machine."
             raise fail("bad_request", message)
-        files = _described(incoming.files, incoming.digests, progress)
+        files = files_of(incoming.files, incoming.digests, progress)
         found = digest_of(files)
         with translated(), locked(self._lock):
             model = self._choose_id(incoming.name, facts, found, incoming.into)
@@ -162,7 +161,7 @@ class ModelStore:
             pairs = zip(files, paths, strict=True)
             placed = tuple(msgspec.structs.replace(f, path=str(path)) for f, path in pairs)
             manifest = msgspec.structs.replace(
-                _manifest(model, placed, facts),
+                manifest_of(model, placed, facts),
                 source=incoming.source,
                 licence=licence,
             )
@@ -178,7 +177,7 @@ class ModelStore:
         """
         record = self._record(model)
         _require_files(record)
-        files = _described(tuple(Path(file.path) for file in record.manifest.files), (), progress)
+        files = files_of(tuple(Path(file.path) for file in record.manifest.files), (), progress)
         same = digest_of(files) == record.manifest.digest
         touched = not all(map(is_unchanged, record.manifest.files))
         if not same and (record.owned or not touched):
@@ -213,7 +212,7 @@ class ModelStore:
         _require_files(record)
         if all(map(is_unchanged, record.manifest.files)):
             return record
-        files = _described(tuple(Path(file.path) for file in record.manifest.files), (), ignore)
+        files = files_of(tuple(Path(file.path) for file in record.manifest.files), (), ignore)
         if record.owned and digest_of(files) != record.manifest.digest:
             raise _damaged("model_not_found")
         return self._refresh(record, files)
@@ -223,7 +222,7 @@ class ModelStore:
         kept = record.manifest
         facts = inspect(*(Path(file.path) for file in files))
         fresh = msgspec.structs.replace(
-            _manifest(kept.id, files, facts),
+            manifest_of(kept.id, files, facts),
             source=kept.source,
             licence=kept.licence,
             created_unix_s=kept.created_unix_s,
@@ -243,7 +242,7 @@ class ModelStore:
         return None
 
     def _link(self, place: Place, facts: Facts, into: str, progress: Progress) -> Manifest:
-        files = _described(place.files, (), progress)
+        files = files_of(place.files, (), progress)
         found = digest_of(files)
         source = f"file:{place.files[0]}"
         with translated(), locked(self._lock):
@@ -252,7 +251,7 @@ class ModelStore:
             if kept and kept.manifest.digest == found and Path(kept.manifest.path).exists():
                 return kept.manifest
             manifest = msgspec.structs.replace(
-                _manifest(model, files, facts), source=source, licence=facts.licence
+                manifest_of(model, files, facts), source=source, licence=facts.licence
             )
             saved = self._records.save(_linked(manifest))
             self._records.sweep(model, keep=())
@@ -307,23 +306,6 @@ class ModelStore:
         return tuple(taken)
 
 
-def preview(path: Path, file: str = "") -> Manifest:
-    """Say what a model would be, without reading it through or installing it: it has no digest.
-
-    Raises `bad_request`.
-    """
-    place = locate(path, file)
-    facts = inspect(*place.files)
-    size = sum(take_stamp(path).size_bytes for path in place.files)
-    return described_as(place.name, facts, size)
-
-
-def described_as(name: str, facts: Facts, size_bytes: int) -> Manifest:
-    """Say what a model of this file name would be; it has no digest, for it was not read."""
-    model = candidate_ids(name, facts.name, "sha256:")[0]
-    return _manifest(model, (ModelFile(name, size_bytes, "", 0),), facts)
-
-
 def _owned(manifest: Manifest) -> Record:
     return Record(manifest, owned=True, mtime_ns=manifest.files[0].mtime_ns)
 
@@ -357,52 +339,4 @@ def _lies_in(manifest: Manifest, place: Place) -> bool:
     return all(
         Path(kept.path).exists() and is_unchanged(kept) and Path(kept.path).samefile(path)
         for kept, path in pairs
-    )
-
-
-def _described(
-    paths: tuple[Path, ...], digests: tuple[str, ...], progress: Progress
-) -> tuple[ModelFile, ...]:
-    """Take down the files of a model; those whose digests are not known are read through."""
-    stamps = [take_stamp(path) for path in paths]
-    total = sum(stamp.size_bytes for stamp in stamps)
-    made: list[ModelFile] = []
-    before = 0
-    for index, (path, stamp) in enumerate(zip(paths, stamps, strict=True)):
-        found = digests[index] if digests else ""
-        found = found or digest(path, _shifted(progress, before, total))
-        made.append(ModelFile(str(path), stamp.size_bytes, found, stamp.mtime_ns))
-        before += stamp.size_bytes
-    return tuple(made)
-
-
-def _shifted(progress: Progress, before: int, total: int) -> Progress:
-    """Count the bytes of one file as a part of all."""
-    return lambda done, _: progress(before + done, total)
-
-
-def _manifest(model: ModelId, files: tuple[ModelFile, ...], facts: Facts) -> Manifest:
-    return Manifest(
-        id=model,
-        path=files[0].path,
-        size_bytes=sum(file.size_bytes for file in files),
-        digest=digest_of(files),
-        format=facts.format,
-        architecture=facts.architecture,
-        ctx_train=facts.ctx_train,
-        vocab_size=facts.vocab_size,
-        chat_template=facts.chat_template,
-        bos=facts.bos,
-        eos=facts.eos,
-        add_bos=facts.add_bos,
-        control_tokens=facts.control_tokens,
-        max_token_bytes=facts.max_token_bytes,
-        kv=facts.kv,
-        created_unix_s=int(time.time()),
-        files=files,
-        tasks=facts.tasks,
-        weight_bytes=facts.weight_bytes,
-        widths=facts.widths,
-        remote=facts.remote,
-        vector_sizes=facts.vector_sizes,
     )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.errors import RoostError, fail
+from roost.store.models.describing import described_as
 from roost.store.models.inspection import FIRST_READ_BYTES
 from roost.store.models.parts import check_shards
-from roost.store.models.registry import described_as
 from roost.store.models.vocabulary import read_facts
 from roost.store.pulling.hub import look
 from roost.store.pulling.pull import files_of
