@@ -128,6 +128,11 @@ REASONS: dict[str, Kind] = {
         "The stream has events that are older than those that are kept.",
         "Go on from the event that the message names, or raise `reattach.log_bytes`.",
     ),
+    "expired_handoff": _caller(
+        410,
+        "The handoff was spent, has expired, or is somebody else's.",
+        "Ask `/roost/v1/prefill` for another one.",
+    ),
     "key_reused": _caller(
         422,
         "This `Idempotency-Key` was sent before with another request.",

@@ -216,7 +216,7 @@ def test_promises_of_a_whole_node() -> None:
     assert good["runtime.memory.telemetry.host"] == "supported"
     assert good["runtime.memory.telemetry.accelerator"] == "unavailable"
     assert good["runtime.memory.reservations"] == "supported"
-    assert good["runtime.pd.handoff"] == "unsupported"
+    assert good["runtime.pd.handoff"] == good["runtime.pd.prefill"] == "supported"
     free = of_node(promises_of(node(max_runtimes=0)))
     assert free["runtime.memory.reservations"] == "unavailable"
     old = of_node(promises_of(node(about=None, takes_wants=False)))

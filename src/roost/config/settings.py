@@ -187,6 +187,9 @@ class Settings(NamedTuple):
     handover_tries: int
     handover_wait_s: float
     handover_retry_s: float
+    handoff_each_max: int
+    handoff_all_max: int
+    handoff_ttl_s: float
     compaction_summariser: str
     compaction_budget_tokens: int
     compaction_threshold: float

@@ -283,6 +283,9 @@ _ROWS: tuple[Setting, ...] = (
     Setting("handover.tries", 3, "tries", "To move one, until it is left as it is.", least=1),
     _seconds("handover.wait_s", 60, "How long moving one may take."),
     _seconds("handover.retry_s", 5, "Until one that could not be moved is tried again."),
+    Setting("handoff.each_max", 128, "prompts", "A tenant has computed ahead at once.", least=1),
+    Setting("handoff.all_max", 1024, "prompts", "Everybody together has.", least=1),
+    _seconds("handoff.ttl_s", 900, "Until a prompt that was computed ahead is forgotten."),
     _choice(
         "compaction.summariser", "extractive model off", "Who sums up pasts that are too long."
     ),

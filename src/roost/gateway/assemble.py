@@ -12,6 +12,7 @@ import msgspec
 from roost.core.trace import TracingSettings
 from roost.dialects.system1.infer_views import Caps
 from roost.errors import Failure
+from roost.fleet.conversations.handoffs import HandoffSettings
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.nodes.handover import HandoverSettings
 from roost.fleet.settings import FleetSettings, followed
@@ -29,6 +30,7 @@ from roost.gateway.desk.admin import Admin
 from roost.gateway.desk.control import Control
 from roost.gateway.desk.conversations import ConversationViews
 from roost.gateway.desk.description import Description, of_fleet
+from roost.gateway.desk.handoffs import HandoffDesk
 from roost.gateway.desk.ollama import OllamaViews
 from roost.gateway.desk.operations import Operations
 from roost.gateway.desk.ordering import Ordering
@@ -82,6 +84,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     archive: ArchiveSettings = ArchiveSettings()
     identity: IdentitySettings = IdentitySettings()
     handover: HandoverSettings = HandoverSettings()
+    handoffs: HandoffSettings = HandoffSettings()
     guests: GuestSettings = GuestSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     scaling: ScalingSettings = ScalingSettings()
@@ -154,6 +157,7 @@ class Gateway:
         )
         self._ordering = Ordering(self.mind, settings.generation.aliases)
         self._states = StateDesk(self.mind)
+        self._handoffs = HandoffDesk(self.mind, settings.handoffs, settings.generation.aliases)
         self._gate = Gate(self._allowed(), authorise, origins(settings.origins))
         self._admin = Admin(self.mind, settings.generation.aliases)
         self.routes: Routes | None = None
@@ -206,7 +210,7 @@ class Gateway:
             infer=infer,
         )
         aliases = settings.generation.aliases
-        self._admin.aliases = self._ordering.aliases = aliases
+        self._admin.aliases = self._ordering.aliases = self._handoffs.aliases = aliases
         self.mind.limiter.allowances.aliases = aliases
         self._gate.origins = origins(settings.origins)
         self._generation.use(settings.generation)
@@ -254,6 +258,7 @@ class Gateway:
         self._admin.add_to(routes)
         Operations(self.mind, self._reattach, self._ordering).add_to(routes)
         Control(self.mind).add_to(routes)
+        self._handoffs.add_to(routes)
         self._states.add_to(routes)
         WorkerViews(self.mind, self._guests, self._tasks, self._caps).add_to(routes)
         self._guests.add_to(routes, self._admit)

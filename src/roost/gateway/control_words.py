@@ -13,6 +13,7 @@ VERSION_HEADER = b"x-roost-protocol-version"
 ROOT = "/roost/v1/"
 VERBS = ("info", "capabilities", "memory", "runtimes", "observability")
 PATHS = frozenset(f"{ROOT}{verb}".encode() for verb in VERBS)
+HANDOFFS = frozenset({f"{ROOT}prefill".encode(), f"{ROOT}decode".encode()})
 _STATES = f"{ROOT}states/".encode()
 HEADERS: Headers = [
     *JSON_BODY,
@@ -35,6 +36,7 @@ _CODES = {
     "method_not_allowed": "invalid_request",
     "state_busy": "conflict",
     "node_busy": "resource_exhausted",
+    "rate_limit_exceeded": "resource_exhausted",
     "node_lost": "unavailable",
     "storage_error": "internal",
 }
@@ -43,7 +45,7 @@ _PROTOCOL = {"major": MAJOR, "minor": MINOR}
 
 def is_control(path: bytes) -> bool:
     """Whether an address, without its base and its query, is of this protocol."""
-    return path.rstrip(b"/") in PATHS or (path + b"/").startswith(_STATES)
+    return path.rstrip(b"/") in PATHS | HANDOFFS or (path + b"/").startswith(_STATES)
 
 
 def answer(data: object, request_id: str) -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 from roost.cli.parts.aliases import read_aliases
 from roost.errors import fail
 from roost.fleet.conversations.compacting import CompactionSettings
+from roost.fleet.conversations.handoffs import HandoffSettings
 from roost.fleet.conversations.registry import ConversationSettings
 from roost.fleet.nodes.handover import HandoverSettings
 from roost.gateway.conversations.archive import ArchiveSettings
@@ -49,6 +50,13 @@ def infer_settings(settings: Settings, relay: RelaySettings) -> InferSettings:
         release_wait_s=settings.conversations_release_wait_s,
         compaction=compaction_settings(settings),
         terminal_event=not settings.coordinator_omit_terminal,
+    )
+
+
+def handoff_settings(settings: Settings) -> HandoffSettings:
+    """Take what limits prompts that are computed ahead."""
+    return HandoffSettings(
+        settings.handoff_each_max, settings.handoff_all_max, settings.handoff_ttl_s
     )
 
 

@@ -12,7 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from roost.cli.parts.aliases import read_aliases
-from roost.cli.parts.conversations import archive_settings, handover_settings, infer_settings
+from roost.cli.parts.conversations import (
+    archive_settings,
+    handoff_settings,
+    handover_settings,
+    infer_settings,
+)
 from roost.cli.parts.guests import guest_settings
 from roost.core.trace import TracingSettings
 from roost.errors import fail
@@ -83,6 +88,7 @@ GATEWAY_SETTINGS = (
     "otel.",
     "conversations.",
     "handover.",
+    "handoff.",
     "compaction.",
     "transcripts.",
     "coordinator.",
@@ -282,6 +288,7 @@ def gateway_settings(
         infer=infer_settings(settings, relay),
         archive=archive_settings(settings),
         handover=handover_settings(settings),
+        handoffs=handoff_settings(settings),
         identity=identity or IdentitySettings(life=life),
         guests=guest_settings(settings),
         telemetry=TelemetrySettings(settings.telemetry_active, settings.telemetry_recent),

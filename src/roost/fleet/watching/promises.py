@@ -100,9 +100,16 @@ def _of_node(node: NodeView) -> Iterator[tuple[str, Verdict]]:
     yield "runtime.memory.reservations", _reservations(node, managed)
     yield "runtime.placement", managed
     for name in ("runtime.pd.prefill", "runtime.pd.decode", "runtime.pd.handoff"):
-        yield name, ("unsupported", "prefill and decode are one request here")
+        yield name, _ahead(node)
     yield "runtime.experts.residency", ("unsupported", "no backend here keeps experts apart")
     yield "api.chat.omlx_options", ("unsupported", "what only oMLX understands is not passed on")
+
+
+def _ahead(node: NodeView) -> Verdict:
+    """Say whether a prompt can be computed before anybody wants its answer."""
+    if is_foreign(node):
+        return "unsupported", "a worker of system 1 takes turns of a chat alone"
+    return "supported", "by /roost/v1/prefill; what has gone until its decode is computed again"
 
 
 def _managed(node: NodeView) -> Verdict:

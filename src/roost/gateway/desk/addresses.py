@@ -16,6 +16,7 @@ from roost.fleet.watching.receipts import Receipt
 from roost.fleet.watching.scaling import ScalingView
 from roost.fleet.watching.views import NodeView
 from roost.gateway.desk import api_types as own
+from roost.gateway.desk.handoff_words import DecodeAsked, PrefillAsked
 from roost.gateway.desk.state_words import Act, Prune
 
 Tag: TypeAlias = Literal[
@@ -354,6 +355,8 @@ _CONTROL = (
         Act,
         own.Enveloped,
     ),
+    _post("/roost/v1/prefill", "control", "Compute a prompt ahead", PrefillAsked, own.Enveloped),
+    _post("/roost/v1/decode", "control", "Answer such a prompt, once", DecodeAsked, own.Enveloped),
     _post("/roost/v1/states/prune", "control", "Erase states", Prune, own.Enveloped),
 )
 _COORDINATOR = (
