@@ -9,7 +9,7 @@ import msgspec
 import psutil
 import pytest
 
-from roost.backends.hosted.host import Hosted, with_huge_pages
+from roost.backends.hosted.host import Hosted, surroundings, with_huge_pages
 from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.libraries.toy import LIBRARY
 from roost.core.request import GenerateRequest, Sampling, TextPrompt
@@ -106,6 +106,12 @@ async def test_a_start_that_nobody_waits_for_leaves_no_process(
 def test_huge_pages_are_asked_for_unless_an_operator_has_said_which(own: str, told: str) -> None:
     """Whatever else is tuned stays so."""
     assert with_huge_pages(own) == told
+
+
+def test_threads_wait_as_an_operator_has_said() -> None:
+    """Or else without spinning."""
+    assert surroundings({})["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert surroundings({"OMP_WAIT_POLICY": "ACTIVE"})["OMP_WAIT_POLICY"] == "ACTIVE"
 
 
 @pytest.mark.slow

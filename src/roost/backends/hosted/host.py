@@ -8,7 +8,7 @@ the child (`host_engine`) and a `Library` that says how it is called.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from roost.backends.base import StartSettings
 from roost.backends.hostable import Library
@@ -22,6 +22,7 @@ from roost.errors import fail
 
 CHILD = "roost.backends.hosted.child"
 TUNABLES = "GLIBC_TUNABLES"
+WAITING = "OMP_WAIT_POLICY"
 HUGE_PAGES = "glibc.malloc.hugetlb"
 
 
@@ -53,13 +54,23 @@ class Hosted:
         if not found.usable:
             what = f"{self._library.title} is not installed. Type: {found.command}"
             raise fail("load_failed", what)
-        environ = {TUNABLES: with_huge_pages(read_environment().get(TUNABLES, ""))}
+        environ = surroundings(read_environment())
         guest = Guest(self._argv, FRAMES, manifest.path, self.capabilities, environ)
         return await begin(guest, key, manifest, settings, on_progress)
 
     def _argv(self, descriptor: int) -> tuple[str, ...]:
         # -P: whatever lies in the working directory is not ours to import.
         return (sys.executable, "-P", "-m", CHILD, str(descriptor), self._library.loader)
+
+
+def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Say what a library's process is told of the machine, unless an operator has said it.
+
+    Threads of OpenMP spin for milliseconds while they wait for each other: that is meant for a
+    machine of their own, and here the node and other runtimes want the cores.
+    """
+    pages = with_huge_pages(environ.get(TUNABLES, ""))
+    return {TUNABLES: pages, WAITING: environ.get(WAITING, "PASSIVE")}
 
 
 def with_huge_pages(tunables: str) -> str:
