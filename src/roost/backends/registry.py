@@ -136,7 +136,7 @@ _TRANSFORMERS: dict[Accelerator, int] = {"cuda": 840, "rocm": 840, "metal": 840,
 _MLX: dict[Accelerator, int] = {"cuda": 850, "metal": 850, "cpu": 120}
 _CANDLE: dict[Accelerator, int] = {"cpu": 110}
 _VLLM: dict[Accelerator, int] = {"cuda": 950, "rocm": 945, "cpu": 90}
-_ONNX: dict[Accelerator, int] = {"cuda": 960, "cpu": 760}
+_ONNX: dict[Accelerator, int] = {"cuda": 960, "cpu": 810}
 _ENTRIES: dict[str, _Entry] = {
     "llama_server": _Entry(_llama_server, llama_found, ("gguf",), _LLAMA, ENGINE_SERVER),
     "scripted": _Entry(_scripted, _own, ("scripted", "broken"), {"cpu": 1}, INSIDE),
