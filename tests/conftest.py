@@ -13,6 +13,7 @@ import pytest
 import structlog
 
 from roost.observe import logs
+from tests.patience import PATIENCE_S
 
 # How long an example takes says how busy the machine is: the first text of a process alone needs a
 # second, until Hypothesis has its tables.
@@ -65,7 +66,9 @@ def rng() -> random.Random:
     return random.Random(0)
 
 
-async def until(condition: Callable[[], bool], *, within_s: float = 5.0, what: str = "") -> None:
+async def until(
+    condition: Callable[[], bool], *, within_s: float = PATIENCE_S, what: str = ""
+) -> None:
     """Wait until a condition holds; the fixture `eventually` gives the same function."""
     deadline = time.monotonic() + within_s
     while not condition():

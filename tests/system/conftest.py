@@ -12,6 +12,7 @@ from openai import OpenAI
 
 from roost.store.home import Home
 from roost.store.models.registry import ModelStore
+from tests.patience import PATIENCE_S
 from tests.store.gguf_writer import Typed, tiny
 from tests.system.processes import Roost
 
@@ -53,7 +54,7 @@ def openai() -> Iterator[Callable[[str], OpenAI]]:
     """Make the official client for an address; without retries, so that errors show."""
     with ExitStack() as clients:
         yield lambda url: clients.enter_context(
-            OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=20)
+            OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=PATIENCE_S)
         )
 
 
@@ -62,5 +63,5 @@ def anthropic() -> Iterator[Callable[[str], Anthropic]]:
     """Make the official client of the other API for an address; without retries either."""
     with ExitStack() as clients:
         yield lambda url: clients.enter_context(
-            Anthropic(base_url=url, api_key="none", max_retries=0, timeout=20)
+            Anthropic(base_url=url, api_key="none", max_retries=0, timeout=PATIENCE_S)
         )

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-START_S = 30.0
+from tests.patience import PATIENCE_S
+
 # An address of this machine alone, written so that roost does not take it for one: what is said
 # beyond loopback is said here, and no other machine can hear it.
 BEYOND = "0x7f.0.0.1"
@@ -68,7 +69,9 @@ class Roost:
         found = self.wait_for(LISTENS)
         return found[1]
 
-    def wait_for(self, pattern: str | re.Pattern[str], within_s: float = START_S) -> re.Match[str]:
+    def wait_for(
+        self, pattern: str | re.Pattern[str], within_s: float = PATIENCE_S
+    ) -> re.Match[str]:
         """Wait until its output has this."""
         deadline = time.monotonic() + within_s
         while (found := re.search(pattern, self.output)) is None:
@@ -85,7 +88,7 @@ class Roost:
         """Send it a signal, and it alone."""
         self.process.send_signal(number)
 
-    def ends(self, within_s: float = 15.0) -> int:
+    def ends(self, within_s: float = PATIENCE_S) -> int:
         """Wait for its end and return its exit code."""
         return self.process.wait(within_s)
 
@@ -116,14 +119,16 @@ def is_ready(url: str) -> bool:
 def get(url: str, path: str, key: str = "") -> tuple[int, bytes]:
     """GET a path of a running `roost`; return status and body."""
     parts = urlsplit(url)
-    with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=5)) as connection:
+    with closing(
+        HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
+    ) as connection:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         connection.request("GET", path, headers=headers)
         reply = connection.getresponse()
         return reply.status, reply.read()
 
 
-def send(url: str, path: str, body: object, *, within_s: float = 20.0) -> tuple[int, bytes]:
+def send(url: str, path: str, body: object, *, within_s: float = PATIENCE_S) -> tuple[int, bytes]:
     """POST JSON to a running `roost`; return status and body."""
     parts = urlsplit(url)
     with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=within_s)) as connection:
@@ -132,7 +137,7 @@ def send(url: str, path: str, body: object, *, within_s: float = 20.0) -> tuple[
         return reply.status, reply.read()
 
 
-def wait(condition: Callable[[], bool], what: str, within_s: float = 15.0) -> None:
+def wait(condition: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
     """Wait until something about processes holds."""
     deadline = time.monotonic() + within_s
     while not condition():
@@ -140,7 +145,7 @@ def wait(condition: Callable[[], bool], what: str, within_s: float = 15.0) -> No
         time.sleep(0.05)
 
 
-def gone(processes: list[psutil.Process], within_s: float = 5.0) -> bool:
+def gone(processes: list[psutil.Process], within_s: float = PATIENCE_S) -> bool:
     """Whether all of these have ended within the time."""
     _, alive = psutil.wait_procs(processes, within_s)
     return not alive

@@ -15,8 +15,9 @@ from typing import Self
 import pytest
 
 from roost.cli.main import run
+from tests.patience import PATIENCE_S
 from tests.system.conftest import MODEL, Start
-from tests.system.processes import START_S, fetch, wait
+from tests.system.processes import fetch, wait
 
 SCRIPTED = ("serve", "--backend", "scripted", "--ctx", "32768", "--slots", "1")
 # A terminal that a session's leader opens becomes its own, and Ctrl-C a signal to it.
@@ -74,7 +75,7 @@ class Terminal:
             return bool(found)
 
         try:
-            wait(looks, "it is on the screen", START_S)
+            wait(looks, "it is on the screen", PATIENCE_S)
         except AssertionError:
             pytest.fail(f"no {pattern!r} in {self._seen!r}")
         shown, self._seen = self._seen[: found[0].end()], self._seen[found[0].end() :]
@@ -113,7 +114,7 @@ def piped(home: Path, typed: str, *arguments: str) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         check=False,
-        timeout=START_S,
+        timeout=PATIENCE_S,
         env=environ,
     )
 

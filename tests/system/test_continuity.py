@@ -20,6 +20,7 @@ from roost.bench.drills.told import Told, lie
 from roost.cli.verbs.fleet import held
 from roost.store.home import Home
 from roost.store.models.registry import ModelStore
+from tests.patience import PATIENCE_S
 from tests.smollm2 import smollm2_path
 from tests.system.conftest import Start
 from tests.system.processes import Roost, fetch, wait
@@ -60,7 +61,7 @@ class Clients:
         asked = {"conversation_id": talk, "prompt": FACTS.format(talk, number), "model": MODEL}
         body = json.dumps(asked | {"max_tokens": most, "temperature": 0})
         netloc = urlsplit(self.url).netloc
-        with closing(http.client.HTTPConnection(netloc, timeout=60)) as connection:
+        with closing(http.client.HTTPConnection(netloc, timeout=PATIENCE_S)) as connection:
             connection.request("POST", "/coordinator/infer", body)
             reply = connection.getresponse()
             headers = {name.lower(): value for name, value in reply.getheaders()}

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.smollm2 import smollm2_path
 from tests.system.conftest import Start
 from tests.system.processes import Roost, fetch, is_ready, wait
@@ -42,7 +43,7 @@ def say(url: str, conversation: str, prompt: str, most: int = MOST) -> Said:
     parts = urlsplit(url)
     asked = {"conversation_id": conversation, "prompt": prompt, "model": MODEL}
     body = asked | {"max_tokens": most, "temperature": 0}
-    with closing(http.client.HTTPConnection(parts.netloc, timeout=60)) as connection:
+    with closing(http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_S)) as connection:
         connection.request("POST", "/coordinator/infer", json.dumps(body))
         reply = connection.getresponse()
         raw = reply.read().decode()
@@ -59,7 +60,9 @@ def chatted(url: str, *history: str) -> str:
     roles = ("user", "assistant")
     messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(history)]
     body = {"model": MODEL, "messages": messages, "temperature": 0, "max_tokens": MOST}
-    with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)) as connection:
+    with closing(
+        http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE_S)
+    ) as connection:
         connection.request("POST", "/v1/chat/completions", json.dumps(body))
         return str(json.loads(connection.getresponse().read())["choices"][0]["message"]["content"])
 
@@ -81,7 +84,7 @@ def test_a_conversation_remembers_over_turns_and_a_restart(tmp_path: Path) -> No
     turns = ["I have cats: Tom, Kit and Ada. " * 12, "Name them.", "Which is the last?", "And?"]
     said: list[str] = []
     with serve(tmp_path, 1) as roost:
-        roost.wait_for("runtime_ready", 60)
+        roost.wait_for("runtime_ready")
         url = roost.url()
         first, second = say(url, "pets", turns[0]), say(url, "pets", turns[1])
         said = [turns[0], first.text, turns[1]]
@@ -94,7 +97,7 @@ def test_a_conversation_remembers_over_turns_and_a_restart(tmp_path: Path) -> No
         roost.ends()
         assert "Tom" not in roost.output
     with serve(tmp_path, 2) as roost:
-        roost.wait_for("runtime_ready", 60)
+        roost.wait_for("runtime_ready")
         url = roost.url()
         third, fourth = say(url, "pets", turns[2]), say(url, "pets", turns[3])
         said += [second.text, turns[2], third.text, turns[3]]
@@ -109,7 +112,7 @@ def test_a_conversation_remembers_over_turns_and_a_restart(tmp_path: Path) -> No
 def test_overlapping_turns_run_in_order_and_idle_ones_are_let_go(tmp_path: Path) -> None:
     """Turns sent at once do not run at once; after the idle time the place is let go, no word."""
     with serve(tmp_path, 1, "--conversations-idle-ttl-s", "1") as roost:
-        roost.wait_for("runtime_ready", 60)
+        roost.wait_for("runtime_ready")
         url = roost.url()
         say(url, "c", "My name is Bob. Remember it.")
         with ThreadPoolExecutor(3) as pool:
@@ -132,7 +135,7 @@ def test_fifteen_turns_beyond_the_context_go_on(tmp_path: Path) -> None:
     filler = "We talk about the sea and the wind and about long walks."
     small = ("--ctx", "320", "--slots", "1", "--compaction-summariser", "extractive")
     with serve(tmp_path, 1, *small) as roost:
-        roost.wait_for("runtime_ready", 60)
+        roost.wait_for("runtime_ready")
         url = roost.url()
         said = [
             say(url, "long", f"{fact} {filler}", most=2) for fact in (*facts, *("Go on.",) * 12)
@@ -164,7 +167,9 @@ def test_a_person_lists_shows_and_removes(start: Start) -> None:
         url = roost.url()
         wait(lambda: is_ready(url), "it is ready")
         body = {"conversation_id": "a talk", "prompt": "hello", "model": "tiny", "max_tokens": 4}
-        with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)) as connection:
+        with closing(
+            http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE_S)
+        ) as connection:
             connection.request("POST", "/coordinator/infer", json.dumps(body))
             assert b"finished" in connection.getresponse().read()
         listed = start("conversations")

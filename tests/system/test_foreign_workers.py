@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.smollm2 import smollm2_path
 from tests.system.conftest import Start
 from tests.system.processes import Roost, fetch, wait
@@ -55,7 +56,9 @@ def say(
     """Say something in a conversation; do `then` once the answer has begun, and read its rest."""
     body = {"conversation_id": "c", "prompt": prompt, "model": model, "max_tokens": MOST}
     body |= {"temperature": 0}
-    with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)) as connection:
+    with closing(
+        http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE_S)
+    ) as connection:
         connection.request(
             "POST", "/coordinator/infer", json.dumps(body), {"x-roost-affinity": affinity}
         )
@@ -78,7 +81,9 @@ def chatted(url: str, model: str, history: list[str]) -> str:
     roles = ("user", "assistant")
     messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(history)]
     body = {"model": model, "messages": messages, "temperature": 0, "max_tokens": MOST}
-    with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)) as connection:
+    with closing(
+        http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE_S)
+    ) as connection:
         connection.request("POST", "/v1/chat/completions", json.dumps(body))
         return str(json.loads(connection.getresponse().read())["choices"][0]["message"]["content"])
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from openai import OpenAI
 
+from tests.patience import PATIENCE_S
 from tests.system.conftest import MODEL, Start
 from tests.system.test_serve import SCRIPTED, script
 
@@ -27,7 +28,7 @@ def body() -> bytes:
 def send(url: str, method: str, path: str, content: bytes = b"", *lines: str) -> socket.socket:
     """Send a request over a connection of its own."""
     parts = urlsplit(url)
-    sock = socket.create_connection((parts.hostname, parts.port), timeout=10)
+    sock = socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S)
     head = [f"{method} {path} HTTP/1.0", "Host: localhost", f"Content-Length: {len(content)}"]
     sock.sendall("\r\n".join([*head, *lines]).encode() + b"\r\n\r\n" + content)
     return sock

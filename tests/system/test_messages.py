@@ -13,6 +13,7 @@ from anthropic import Anthropic, APIStatusError, BadRequestError, NotFoundError
 from anthropic.types import MessageParam, TextBlock, ThinkingBlock, ToolParam, ToolUseBlock
 
 from tests.dialects.test_anthropic_request import RECORDED
+from tests.patience import PATIENCE_S
 from tests.system.conftest import MODEL, Start
 from tests.system.processes import fetch
 
@@ -137,7 +138,7 @@ def test_what_agents_send_is_answered(start: Start) -> None:
     """Every recorded body gets 200 in the shape of its `stream`, with pings and types in place."""
     url = start(*SCRIPTED).url()
     parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
     connection.request("HEAD", "/")
     probe = connection.getresponse()
     assert probe.status in range(200, 300)

@@ -15,6 +15,7 @@ import pytest
 from roost.cli import main
 from roost.store.credentials.certificate import own_certificate
 from roost.store.home import Home
+from tests.patience import PATIENCE_S
 from tests.system.processes import BEYOND, Roost
 
 Start = Callable[..., Roost]
@@ -64,7 +65,7 @@ def test_gateway_node_client_and_verbs_find_each_other_over_its_own_certificate(
 def status(url: str, key: str, ca_file: str) -> int:
     """Ask for the models as any client does that has been given the file."""
     context, parts = ssl.create_default_context(cafile=ca_file), urlsplit(url)
-    made = HTTPSConnection(parts.hostname or "", parts.port, timeout=5, context=context)
+    made = HTTPSConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S, context=context)
     with closing(made) as connection:
         connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
         return connection.getresponse().status

@@ -25,6 +25,7 @@ from openai.types.chat import (
     ChatCompletionMessageParam,
 )
 
+from tests.patience import PATIENCE_S
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, fetch, gone, send, wait
 
@@ -49,7 +50,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roost]:
         "2048",
     )
     with Roost(folder / "roost.log", *arguments, home=folder / "home") as roost:
-        roost.wait_for("runtime_ready", 60)
+        roost.wait_for("runtime_ready")
         yield roost
         # Ctrl-C with a loaded model: nothing of it may be left.
         children = roost.descendants()
@@ -87,7 +88,7 @@ def post(url: str, body: dict[str, object]) -> socket.socket:
     """Send a chat over a raw socket and return the socket, with nothing read."""
     raw = json.dumps({"model": MODEL, **body}).encode()
     host, port = url.removeprefix("http://").split(":")
-    connection = socket.create_connection((host, int(port)), timeout=60)
+    connection = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(raw)}\r\n\r\n"
     )
@@ -368,7 +369,7 @@ def test_a_prompt_is_counted_without_the_weights(
     node = msgspec.json.decode(fetch(url, "/roost/v1/fleet"))["nodes"][0]["id"]
     order = json.dumps({"model": MODEL, "wait_s": 30.0}).encode()
     host, port = url.removeprefix("http://").split(":")
-    with closing(http.client.HTTPConnection(host, int(port), timeout=60)) as operator:
+    with closing(http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)) as operator:
         operator.request("POST", f"/roost/v1/nodes/{node}/unload", order)
         assert json.load(operator.getresponse())["done"]
     messages: list[MessageParam] = [

@@ -35,7 +35,7 @@ def served(tmp_path: Path) -> Iterator[Roost]:
     ModelStore(Home.open(home)).add_file(smollm2_path(), link=True)
     arguments = ("serve", "--port", "0", *SHAPE, "--runtime-keep-alive-s", str(KEEP_S))
     with Roost(tmp_path / "roost.log", *arguments, home=home) as roost:
-        roost.wait_for("runtime_ready", 60)
+        roost.wait_for("runtime_ready")
         yield roost
 
 

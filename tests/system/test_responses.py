@@ -14,6 +14,7 @@ from openai import APIError, APIStatusError, BadRequestError, NotFoundError, Ope
 from openai.types.responses import FunctionToolParam, Response, ResponseInputParam
 
 from tests.dialects.test_responses_request import RECORDED
+from tests.patience import PATIENCE_S
 from tests.system.conftest import MODEL, Start
 from tests.system.processes import wait
 
@@ -163,7 +164,7 @@ def test_failures_are_told_in_their_place(start: Start, openai: Client) -> None:
     with pytest.raises(APIError):
         client.responses.create(model=MODEL, input=broken)
     parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
     for sent in RECORDED:
         if "Codex" in sent["client"]:
             continue
@@ -198,7 +199,7 @@ def _left_running(client: OpenAI, said: str) -> str:
 def _read(url: str, address: str) -> tuple[int, str]:
     """Read what is told at a response's address."""
     parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
     connection.request("GET", f"/v1/responses/{address}")
     reply = connection.getresponse()
     status, raw = reply.status, reply.read().decode()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, fetch
 
@@ -36,7 +37,9 @@ def beginning(number: int) -> list[Message]:
 def post(url: str, path: str, body: object) -> bytes:
     """POST JSON and return the body of a 200."""
     parts = urlsplit(url)
-    with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=60)) as connection:
+    with closing(
+        HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
+    ) as connection:
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         reply = connection.getresponse()
         assert reply.status == 200, reply.read()
@@ -69,7 +72,7 @@ def test_many_conversations_keep_their_context_on_few_slots(tmp_path: Path) -> N
         Roost(tmp_path / "roost.log", *arguments, home=tmp_path / "home") as roost,
         ThreadPoolExecutor(SLOTS) as pool,
     ):
-        roost.wait_for("runtime_ready", 60)
+        roost.wait_for("runtime_ready")
         url = roost.url()
         firsts = list(pool.map(lambda n: ask(url, beginning(n)), range(TALKS)))
         more = {"role": "user", "content": "go on"}

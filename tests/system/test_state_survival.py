@@ -94,7 +94,7 @@ def test_a_real_model_goes_on_after_a_kill(tmp_path: Path) -> None:
     home, told = tmp_path / "home", []
     for life in range(2):
         with Roost(tmp_path / f"{life}.log", *arguments, home=home) as roost:
-            roost.wait_for("runtime_ready", 60)
+            roost.wait_for("runtime_ready")
             told.append(ask(roost, "a", 1))
             ask(roost, "b", 1)
             if life == 0:

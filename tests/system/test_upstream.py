@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from openai import OpenAI
 
+from tests.patience import PATIENCE_S
 from tests.system.conftest import MODEL, Start
 from tests.system.processes import Roost, fetch, gone, wait
 
@@ -66,7 +67,7 @@ def test_a_killed_server_is_one_error_event_and_the_other_goes_on(
     gateway = start("gateway", "--port", "0", "--upstream-probe-s", "0.2", *flags).url()
     wait(lambda: set(states(gateway).values()) == {"alive"}, "both servers are known")
 
-    with closing(HTTPConnection(urlsplit(gateway).netloc, timeout=20)) as connection:
+    with closing(HTTPConnection(urlsplit(gateway).netloc, timeout=PATIENCE_S)) as connection:
         reply = open_stream(connection)
         victim = str(reply.headers["x-roost-node"])
         assert reply.readline().startswith(b"data: ")
