@@ -27,6 +27,9 @@ from tests.system.processes import Roost
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 
+PARTS = 3
+"""On a busy machine all cases together take longer than any one test may."""
+
 OPTIONS = RuntimeOptions(ctx=256, slots=2, batch=64, threads=1, device="cpu")
 SHORT = {
     *("text is completed", "a chat is answered", "token ids are told"),
@@ -56,10 +59,11 @@ def subject(model: Manifest, tmp_path: Path, options: RuntimeOptions = OPTIONS) 
     return Subject(make("candle"), key, model, settings, kill_server, 60.0, 600.0)
 
 
-async def test_a_folder_keeps_every_promise(folder: Manifest, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_a_folder_keeps_every_promise(part: int, folder: Manifest, tmp_path: Path) -> None:
     """Tokens exact to the id, several answers at once, likelihoods, and an end."""
     cases = [case for case in CASES if case.name not in LONGEST]
-    results = await examine(subject(folder, tmp_path), cases)
+    results = await examine(subject(folder, tmp_path), cases[part::PARTS])
     assert failed(results) == [], table(results)
     assert {one.status for one in results} <= {"kept", "not claimed", "not applicable"}
 
