@@ -257,7 +257,7 @@ async def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     subject = served(tmp_path, Vllm(), "vllm")
     for text, what in (
         (f'path = "{tmp_path}"\nexecutable = "/no/such/vllm"', "no program that may be run"),
-        ('path = "/no/such/folder"', "no folder of a model"),
+        ('path = "/no/such/folder"', "folder of this model is not there"),
         (f'path = "{tmp_path}"', "vLLM is not installed. Type: "),
     ):
         rewrite(subject, f'backend = "vllm"\nctx = 9\n{text}')

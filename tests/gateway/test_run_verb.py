@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -165,3 +166,18 @@ async def test_what_comes_on_standard_input_is_the_question(tmp_path: Path) -> N
         assert (made.returncode, out) == (0, b"ok\n")
         assert said(node.opened[0]) == [("user", "Wie groß?\n")]
         await until(lambda: not stage.gateway.mind.turns, what="it is over")
+
+
+async def test_who_reads_no_further_has_had_enough(stage: Stage, tmp_path: Path) -> None:
+    """A pipe whose reader is gone ends it as it ends `cat`: in silence, and nothing has failed."""
+    await answering(stage, "Hel", "lo")
+    reading, writing = os.pipe()
+    os.close(reading)
+    url = f"http://127.0.0.1:{stage.port}"
+    words = ("-m", "roost", "run", "--home", str(tmp_path), "--url", url, MODEL, "hi")
+    ran = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=writing, stderr=asyncio.subprocess.PIPE
+    )
+    os.close(writing)
+    _, errors = await ran.communicate()
+    assert (ran.returncode, errors) == (0, b"")

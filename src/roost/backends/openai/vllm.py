@@ -132,7 +132,7 @@ def _check_here(card: Card) -> None:
             "load_failed", "vLLM is not started under WSL. Start it yourself: host and port."
         )
     if not Path(card.path).is_dir():
-        raise fail("load_failed", "The card's path is no folder of a model.")
+        raise fail("load_failed", "The folder of this model is not there.")
 
 
 def _program(card: Card) -> tuple[str, ...]:

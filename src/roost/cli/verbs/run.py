@@ -139,10 +139,25 @@ def _ask(settings: Settings, body: dict[str, object], parsed: Namespace) -> int:
             path = f"{root}/v1/chat/completions"
             connection.request("POST", path, msgspec.json.encode(body), headers)
             _follow(connection, one, as_json=parsed.json)
+        except _Unread:
+            # Its connection is closed: the gateway stops the model.
+            raise BrokenPipeError from None
         except (OSError, HTTPException) as error:
             why = "The connection ended before the answer did."
             one.on_silence(why if one.text else silent(where.url, error).failure.message)
     return _told(one, parsed)
+
+
+class _Unread(Exception):  # noqa: N818 - nothing is wrong
+    """Nobody reads what is written any more: a pipe into `head` has what it wanted."""
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise _Unread from None
 
 
 def _follow(connection: HTTPConnection, one: OneShot, *, as_json: bool) -> None:
@@ -154,7 +169,7 @@ def _follow(connection: HTTPConnection, one: OneShot, *, as_json: bool) -> None:
         raw = reply.read()
         one.on_body(raw)
         if not one.failure:
-            sys.stdout.write(raw.decode(errors="replace").rstrip() + "\n")
+            _write(raw.decode(errors="replace").rstrip() + "\n")
         return
     events = SseParser(EVENT_MAX_BYTES)
     while not one.over:
@@ -165,8 +180,7 @@ def _follow(connection: HTTPConnection, one: OneShot, *, as_json: bool) -> None:
             if isinstance(event, Failure):
                 one.on_silence(event.message)
             else:
-                sys.stdout.write(screened(one.on_event(event.data)))
-        sys.stdout.flush()
+                _write(screened(one.on_event(event.data)))
 
 
 def _told(one: OneShot, parsed: Namespace) -> int:
