@@ -31,13 +31,14 @@ from roost.bench.chaos.strikes import (
 )
 from roost.bench.drills.asking import Chat, ask
 from roost.bench.drills.fleets import Fleet
-from roost.bench.drills.slow_client import stuck_reader
+from roost.bench.drills.slow_client import rest_of, stuck_reader
 from roost.bench.drills.stage import Running, Stage
 from roost.bench.peers.entries import PEERS, Launch, Peer, Site
 from roost.bench.peers.starting import prepared, program_of
 from roost.bench.processes import free_port, python
 
 START_S, HEALS_S, LOOK_S = 180.0, 20.0, 0.1
+SECOND_S = 60.0
 NOTICE_S, HANGS_S = 3.0, 3.0
 """As long as a node of roost may be silent in such a run until it is dead; and longer."""
 _WORK = re.compile(r"^roost_dispatched_total (\S+)$", re.MULTILINE)
@@ -194,7 +195,8 @@ class FrontStriker:
     async def _stuck_reader(self, _one: Strike, _victim: str) -> Figures:
         """Have clients that never read, and wait until the kernel shows that they were given up."""
         fleet, clock = self._fleet, self._load.now_s
-        script = '@script {"pieces": ["tick "], "delay_ms": 0.5}'
+        # Events of a letter each are more than what the kernel takes in for who does not read.
+        script = '@script {"pieces": ["t"], "delay_ms": 0.1}'
         loud = Chat(
             *(fleet.port, fleet.stage.model, script),
             max_tokens=25_000,
@@ -209,15 +211,20 @@ class FrontStriker:
                 break
             await asyncio.sleep(LOOK_S)
         cut_s = clock() - began_s
+        left = open_clients(fleet.port)
+        tails = []
         for connection in connections:
-            connection.close()
-        return {"cut_s": cut_s, "done_marks": 0.0}
+            if connection.getsockname()[1] in left:
+                connection.close()
+            else:
+                tails.append(await asyncio.to_thread(rest_of, connection))
+        return {"cut_s": cut_s, "done_marks": float(sum(b"[DONE]" in tail for tail in tails))}
 
     async def _port_taken(self, _one: Strike, _victim: str) -> Figures:
         """Start another gateway where one listens, and ask that one."""
         second = self._front.start()
         try:
-            code = await asyncio.to_thread(second.process.wait, START_S)
+            code = await asyncio.to_thread(second.process.wait, SECOND_S)
         except TimeoutExpired:
             second.kill()
             code = 0

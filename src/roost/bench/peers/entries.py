@@ -2,8 +2,9 @@
 
 To add one, write a function from a `Site` to a `Launch` and put it into `PEERS`. Everything is
 loopback, one worker, one thread where that can be chosen; what is set beyond that is for streams
-(no buffering) and for servers that die (health is asked, a dead server is left out), and is told
-in `settings`. A peer is asked like any server: POST /v1/chat/completions on its port.
+(no buffering, small buffers of sockets, so that a client that does not read is noticed) and for
+servers that die (health is asked, a dead server is left out), and is told in `settings`. A peer is
+asked like any server: POST /v1/chat/completions on its port.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     keepalive_requests 100000000;
-    send_timeout 5s;
+    send_timeout 2s;
     upstream servers {{
         least_conn;
 {servers}
@@ -77,11 +78,12 @@ http {{
         keepalive_requests 100000000;
     }}
     server {{
-        listen {host}:{port};
+        listen {host}:{port} sndbuf=16k;
         location / {{
             proxy_pass http://servers;
             proxy_http_version 1.1;
             proxy_set_header Connection "";
+            proxy_set_header Host $host;
             proxy_buffering off;
             proxy_connect_timeout 1s;
             proxy_next_upstream error timeout non_idempotent;
@@ -103,6 +105,7 @@ _HAPROXY = """\
 global
     nbthread 1
     maxconn 4096
+    tune.sndbuf.client 16384
 defaults
     mode http
     option http-no-delay
@@ -110,7 +113,7 @@ defaults
     retries 2
     retry-on conn-failure empty-response response-timeout
     timeout connect 1s
-    timeout client 5s
+    timeout client 2s
     timeout server 30s
 frontend front
     bind {host}:{port}
@@ -179,10 +182,13 @@ PEERS: dict[str, Peer] = {
     ),
     "litellm": Peer("litellm", "1 worker, least-busy, 2 retries", _litellm),
     "haproxy": Peer(
-        "haproxy", "nbthread 1, leastconn, checks 0.5 s, redispatch, client 5 s", _haproxy, ("-v",)
+        "haproxy",
+        "nbthread 1, leastconn, checks 0.5 s, redispatch, client 2 s, 16 KiB",
+        _haproxy,
+        ("-v",),
     ),
     "nginx": Peer(
-        "nginx", "1 worker, least_conn, keepalive, no buffering, send 5 s", _nginx, ("-v",)
+        "nginx", "1 worker, least_conn, keepalive, no buffering, send 2 s, 16 KiB", _nginx, ("-v",)
     ),
 }
 """Every peer by name, in the order of reports."""
