@@ -126,9 +126,9 @@ SUBJECTS: dict[str, tuple[str, str, Callable[[Path], Subject]]] = {
     "omlx": (FAKE, "", lambda folder: served(folder, Omlx("darwin"), "omlx")),
     "llama_server": ("SmolLM2-135M-Instruct Q4_1", "xllamacpp", gguf),
     "candle": (
-        FOLDER,
+        "SmolLM2-135M-Instruct Q4_1",
         "mistralrs",
-        real("candle", "smollm2-135m-instruct-safetensors", SMALL),
+        real("candle", "smollm2-135m-instruct", SMALL),
     ),
     "mlx": (FOLDER, "mlx-lm", real("mlx", "smollm2-135m-instruct-safetensors", SMALL)),
     "transformers": (

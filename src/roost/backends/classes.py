@@ -38,6 +38,15 @@ LIBRARY = Class(
     "between two steps",
     "one process for all models: a crash, a hang or a full memory is everybody's",
 )
+SCHEDULER = Class(
+    "library with a scheduler of its own, hosted in a child",
+    "a child for each runtime key, loaded once however many ask; idle ones make room",
+    "as many as slots, as the library schedules them; models overlap",
+    "the library",
+    "none is kept: the library's own would be one for all who ask",
+    "at the library's next word, which is the first one while a prompt is computed",
+    "one process for all models: a crash, a hang or a full memory is everybody's",
+)
 RUNNER = Class(
     "program of a card, resident",
     "a process for each runtime key; idle ones make room",

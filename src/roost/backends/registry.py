@@ -22,6 +22,7 @@ from roost.backends.classes import (
     ONCE,
     OWN_SERVER,
     RUNNER,
+    SCHEDULER,
     Class,
 )
 from roost.backends.hostable import Library
@@ -104,7 +105,10 @@ class _Entry(NamedTuple):
 
 
 def _hosted(
-    module: str, formats: tuple[str, ...], priorities: dict[Accelerator, int]
+    module: str,
+    formats: tuple[str, ...],
+    priorities: dict[Accelerator, int],
+    class_: Class = LIBRARY,
 ) -> dict[str, _Entry]:
     """Host the `LIBRARY` of this module, under the module's own name."""
 
@@ -117,7 +121,7 @@ def _hosted(
         return library_found(_library(module))
 
     name = module.rpartition(".")[2]
-    return {name: _Entry(make_hosted, look_for, formats, priorities, LIBRARY, hosts=module)}
+    return {name: _Entry(make_hosted, look_for, formats, priorities, class_, hosts=module)}
 
 
 def _library(module: str) -> Library:
@@ -149,7 +153,7 @@ _ENTRIES: dict[str, _Entry] = {
     ),
     **_hosted("roost.backends.libraries.transformers", ("safetensors",), _TRANSFORMERS),
     **_hosted("roost.backends.libraries.mlx", ("safetensors",), _MLX),
-    **_hosted("roost.backends.libraries.candle", ("gguf", "safetensors"), _CANDLE),
+    **_hosted("roost.backends.libraries.candle", ("gguf", "safetensors"), _CANDLE, SCHEDULER),
     **_hosted("roost.backends.libraries.onnx_genai", ("onnx",), _ONNX),
     **_hosted("roost.backends.libraries.toy", ("toy",), {"cpu": 1}),
 }
