@@ -261,7 +261,8 @@ def test_kinds_are_pure() -> None:
 
 def test_kinds_are_layered() -> None:
     """Pure modules import pure modules; the simulator imports machines and its own shells."""
-    _assert_none(f"{s.path}: {f}" for s in shipped() for f in kinds_layered(s, _kinds()))
+    kinds = _kinds()
+    _assert_none(f"{s.path}: {f}" for s in shipped() for f in kinds_layered(s, kinds))
 
 
 def test_absences_are_kept() -> None:
