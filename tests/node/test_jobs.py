@@ -67,6 +67,35 @@ async def test_a_stop_interrupts_once_and_never_the_leaving() -> None:
     assert work.steps == ["begun", "leaving", "left"]
 
 
+@pytest.mark.parametrize("ending", ["returns", "fails", "waits"])
+async def test_work_that_stops_itself_is_left_in_peace(ending: str) -> None:
+    """Where it ends without waiting again, and where it does, the leaving hears nothing of it."""
+    steps: list[str] = []
+
+    async def work(job: Job) -> None:
+        async def begin() -> None:
+            job.stop()
+            if ending == "fails":
+                raise LookupError
+            if ending == "waits":
+                await asyncio.Event().wait()
+
+        try:
+            await job.stoppable(begin)
+        except LookupError:
+            steps.append("failed")
+        task = asyncio.current_task()
+        assert task is not None
+        assert not task.cancelling(), "a timeout of the leaving would not be told apart from it"
+        await asyncio.sleep(0)
+        await job.stoppable(begin)
+        steps.append("left")
+
+    async with asyncio.TaskGroup() as group:
+        Job().start(group, work)
+    assert steps == (["failed", "left"] if ending == "fails" else ["left"])
+
+
 async def test_a_cancel_that_is_no_stop_goes_through() -> None:
     """When the whole group is cancelled the job is too."""
     work, job = Work(), Job()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from roost.backends.base import Runtime, StartSettings
-from roost.backends.scripted.backend import ScriptedBackend
+from roost.backends.base import Prepared, Runtime, SlotUse, StartSettings, Take
+from roost.backends.scripted.backend import ScriptedRuntime
 from roost.backends.scripted.script import Script
-from roost.core.events import Finished, Started
+from roost.core.events import Finished, Started, StreamEvent
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.node.agent import Agent
@@ -33,12 +33,54 @@ BEGINNING = "You are one of eight. " * 52
 PREFILL_MS = 0.3
 """Per token: the first is not through with its prompt before all others have come."""
 
+SCRIPT = Script(pieces=("ok",), prefill_ms_per_token=PREFILL_MS)
+
+
+class Batch:
+    """A poured stream of which all came in one piece: it is told in its own task, in one go."""
+
+    def __init__(self, events: AsyncIterator[StreamEvent]) -> None:
+        self._events = events
+
+    def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        """It may be iterated as well."""
+        return self._events
+
+    async def __anext__(self) -> StreamEvent:
+        """The next one."""
+        return await anext(self._events)
+
+    async def pour(self, take: Take) -> None:
+        """Tell all of them, waiting for nothing but what `take` wants waited for."""
+        for event in [event async for event in self._events]:
+            hold = take(event)
+            if hold is not None:
+                await hold()
+
+
+class Batching(ScriptedRuntime):
+    """The scripted runtime, but its streams come at once, and leaving one waits for something."""
+
+    @asynccontextmanager
+    async def open(
+        self, prepared: Prepared, use: SlotUse
+    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        """Run on a slot."""
+        async with super().open(prepared, use) as events:
+            try:
+                yield Batch(events)
+            finally:
+                await asyncio.sleep(0)
+
 
 class Rig:
     """A node with one runtime of eight slots, and a gateway that asks it."""
 
-    def __init__(self, group: asyncio.TaskGroup, memory: Path | None) -> None:
+    def __init__(
+        self, group: asyncio.TaskGroup, memory: Path | None, kind: type[ScriptedRuntime]
+    ) -> None:
         self.memory = memory
+        self.kind = kind
         settings = AgentSettings("scripted", sessions=SessionSettings())
         self.agent = Agent(settings, [offer(MODEL, SLOTS)])
         hello = Hello(VERSION, NodeId("node-1"), "n", "i", "roost")
@@ -58,8 +100,7 @@ class Rig:
         key = RuntimeKey("scripted", model, "sha256:0", RuntimeOptions(2048, SLOTS))
         start = StartSettings("", "", state_folder=str(self.memory) if self.memory else "")
         manifest = Manifest(model, "", 0, "sha256:0", format="scripted")
-        backend = ScriptedBackend(Script(pieces=("ok",), prefill_ms_per_token=PREFILL_MS))
-        return await backend.start(key, manifest, start, on_progress)
+        return self.kind(key, manifest, start, SCRIPT)
 
     async def answers(self, eventually: Eventually, *asked: int) -> list[Started]:
         """Wait for these answers; tell how each began."""
@@ -78,10 +119,12 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(memory: Path | None) -> AsyncIterator[Rig]:
+async def rig(
+    memory: Path | None, kind: type[ScriptedRuntime] = ScriptedRuntime
+) -> AsyncIterator[Rig]:
     """Run a node whose model is loaded."""
     async with asyncio.TaskGroup() as group:
-        made = Rig(group, memory)
+        made = Rig(group, memory, kind)
         await made.gateway.is_up.wait()
         yield made
         await made.node.stop(0.0)
@@ -100,6 +143,16 @@ async def test_eight_at_once_compute_their_beginning_once(
         view = one.agent.status().sessions
         assert view.restores == (SLOTS - 1 if copies else 0)
         assert view.failures == 0
+
+
+@pytest.mark.parametrize("copies", [True, False])
+async def test_who_is_to_give_way_in_its_own_words_does_so(
+    tmp_path: Path, eventually: Eventually, copies: bool
+) -> None:
+    """Told to leave by the piece that ends its answer too: it leaves, and nobody waits for ever."""
+    async with rig(tmp_path / "memory" if copies else None, Batching) as one:
+        asked = [one.gateway.ask(f"{BEGINNING}{number}") for number in range(SLOTS)]
+        await one.answers(eventually, *asked)
 
 
 async def test_nobody_is_told_what_another_tenant_has_computed(

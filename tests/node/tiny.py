@@ -17,7 +17,7 @@ DIED = Failure("runtime_died", "it died")
 
 
 class Poured:
-    """A stream that is told to whoever takes it by the event loop, outside of every task."""
+    """A stream that is told in turns in its own task and, by the event loop, outside of every."""
 
     def __init__(self, events: AsyncIterator[StreamEvent]) -> None:
         self._events = events
@@ -31,12 +31,17 @@ class Poured:
         return await anext(self._events)
 
     async def pour(self, take: Take) -> None:
-        """Tell all of them."""
+        """Tell all of them, the first in this task."""
         loop = asyncio.get_running_loop()
+        is_here = True
         async for event in self._events:
-            told: asyncio.Future[Hold | None] = loop.create_future()
-            loop.call_soon(_tell, take, event, told)
-            hold = await told
+            if is_here:
+                hold = take(event)
+            else:
+                told: asyncio.Future[Hold | None] = loop.create_future()
+                loop.call_soon(_tell, take, event, told)
+                hold = await told
+            is_here = not is_here
             if hold is not None:
                 await hold()
 

@@ -8,6 +8,7 @@ interrupt the very acknowledgement that is waited for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 
 
@@ -40,12 +41,25 @@ class Job:
         assert task is not None
         if self.stopped:
             return
-        self._is_stoppable = True
+        self._is_stoppable, has_arrived = True, False
         try:
             await work()
         except asyncio.CancelledError:
             if not self.stopped:
                 raise
+            has_arrived = True
             task.uncancel()
         finally:
             self._is_stoppable = False
+            if self.stopped and not has_arrived:
+                await _let_arrive(task)
+
+
+async def _let_arrive(task: asyncio.Task[None]) -> None:
+    """Take a stop in here that came while the work was ending, before it meets what follows.
+
+    Work that has itself stopped hears of that only where it waits next, which may be never.
+    """
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    task.uncancel()

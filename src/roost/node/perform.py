@@ -330,11 +330,16 @@ def _take(hands: Hands, key: StreamKey, job: Job, event: StreamEvent) -> Hold | 
     report = partial(hands.agent.on_event, key, event)
     if not hands.at_once(report):
         return partial(_told, hands, job, report)
-    return None if job.go.is_set() and not job.stopped else job.go.wait
+    return None if job.go.is_set() and not job.stopped else partial(_held, job)
 
 
 async def _told(hands: Hands, job: Job, report: Report) -> None:
     await hands.tell(report)
+    await _held(job)
+
+
+async def _held(job: Job) -> None:
+    """Wait until it may go on; a stop ends it here, also one that its own event has led to."""
     await asyncio.sleep(0)
     await job.go.wait()
 
