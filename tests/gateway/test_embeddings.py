@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import MethodType
 from typing import cast
 
 import msgspec
@@ -12,7 +13,9 @@ from roost.core.events import Failed, Finished, Started, Usage, Vectors
 from roost.core.ids import ModelId
 from roost.core.request import EmbedPrompt, RankPrompt
 from roost.core.snapshots import NodeStatus
-from roost.core.vectors import packed
+from roost.core.vectors import numbers, packed
+from roost.dialects.openai.embeddings import EmbeddingsBody
+from roost.dialects.vectors import Written, as_numbers
 from roost.errors import Failure
 from roost.gateway.generation import GenerationSettings
 from roost.wire.messages import Open
@@ -128,15 +131,31 @@ async def test_a_death_in_the_middle_is_made_good_elsewhere(stage: Stage) -> Non
 
 async def test_vectors_are_written_as_they_come(stage: Stage) -> None:
     """Of a reply nothing is left to be written at its end but what holds it together."""
+    written: list[float] = []
+
+    def write(row: bytes) -> bytes:
+        written.append(numbers(row)[0])
+        return as_numbers(row)
+
     node = await joined(stage)
-    opened: list[Open] = []
-    node.on_open = opened.append
-    asking = asyncio.ensure_future(embed(stage, ["a", "bb"]))
-    await until(lambda: bool(opened), what="the node was asked")
+    node.on_open = None
+    asking = asyncio.ensure_future(embed(stage, ["a", "bb", "ccc"]))
+    await until(lambda: bool(node.opened), what="the node was asked")
     (turn,) = stage.gateway.mind.turns.values()
-    assert turn.ahead is not None
-    made(node, opened[0])
-    assert firsts(await asking) == [1, 2]
+    assert isinstance(turn.ahead, MethodType)
+    body = turn.ahead.__self__
+    assert isinstance(body, EmbeddingsBody)
+    body._vectors = Written(3, write)  # noqa: SLF001 - no client sees when it is written
+    stream = node.opened[0].stream
+    node.say(stream, Started(9, 0, 0), Vectors(2, packed([(1.0, 0.5), (2.0, 0.5)])))
+    await until(lambda: written == [1, 2], what="the first batch is written")
+    node.say(stream, Vectors(2, packed([(3.0, 0.5)])))
+    await until(lambda: written == [1, 2, 3], what="the second batch is written")
+    assert not asking.done()
+    node.say(stream, Finished("stop", Usage(prompt_tokens=9)))
+    node.release(stream)
+    assert firsts(await asking) == [1, 2, 3]
+    assert written == [1, 2, 3], "nothing is written again at the end"
 
 
 async def test_only_who_makes_vectors_is_asked(stage: Stage) -> None:
