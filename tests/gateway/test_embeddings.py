@@ -147,13 +147,14 @@ async def test_vectors_are_written_as_they_come(stage: Stage) -> None:
     assert isinstance(body, EmbeddingsBody)
     body._vectors = Written(3, write)  # noqa: SLF001 - no client sees when it is written
     stream = node.opened[0].stream
-    node.say(stream, Started(9, 0, 0), Vectors(2, packed([(1.0, 0.5), (2.0, 0.5)])))
-    await until(lambda: written == [1, 2], what="the first batch is written")
-    node.say(stream, Vectors(2, packed([(3.0, 0.5)])))
-    await until(lambda: written == [1, 2, 3], what="the second batch is written")
-    assert not asking.done()
-    node.say(stream, Finished("stop", Usage(prompt_tokens=9)))
-    node.release(stream)
+    try:
+        node.say(stream, Started(9, 0, 0), Vectors(2, packed([(1.0, 0.5), (2.0, 0.5)])))
+        await until(lambda: written == [1, 2], what="the first batch is written")
+        node.say(stream, Vectors(2, packed([(3.0, 0.5)])))
+        await until(lambda: written == [1, 2, 3], what="the second batch is written")
+    finally:
+        node.say(stream, Finished("stop", Usage(prompt_tokens=9)))
+        node.release(stream)
     assert firsts(await asking) == [1, 2, 3]
     assert written == [1, 2, 3], "nothing is written again at the end"
 
