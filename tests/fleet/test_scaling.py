@@ -83,6 +83,20 @@ def test_the_refused_count_by_what_they_would_have_taken() -> None:
     assert of(scaling).unmet == 0
 
 
+def test_who_looks_often_changes_nothing() -> None:
+    """A busy second is a second of the minute, and takes no room, however often it is looked at."""
+    seen = []
+    for polls in (0, 2000):
+        scaling = Scaling(ScalingSettings())
+        looks(scaling, 0, 59, node("a"), running=1)
+        looks(scaling, 59, 60, node("a"), running=100)
+        for _ in range(polls):
+            scaling.on_look((node("a"),), {MODEL: 100}, {}, 59.5)
+        assert scaling.is_due(60.0)
+        seen.append(scaling.view())
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.parametrize("reason", ["bad_request", "rate_limit_exceeded", "cancelled", "deadline"])
 def test_what_no_node_would_have_helped_does_not_count(reason: str) -> None:
     """A wrong request, a key's own limit, a client that has left."""

@@ -13,8 +13,9 @@ from roost.bench.chaos.fronts import FrontStriker, begun
 from roost.bench.chaos.load import Load
 from roost.bench.chaos.schedule import FAULTS, Fault, Strike, schedule
 from roost.bench.chaos.seen import Seen, Struck
+from roost.bench.chaos.soak import READINGS_MIN
 from roost.bench.chaos.strikes import Striker, cold_model
-from roost.bench.chaos.watch import Watch
+from roost.bench.chaos.watch import READ_S, Watch
 from roost.bench.drills import fleets
 from roost.bench.drills.stage import Stage, acted, many_calls
 
@@ -77,6 +78,14 @@ class Plan(msgspec.Struct, frozen=True):
         rounds = ROUNDS_MAX if self.minutes else self.rounds
         return schedule(self.faults, rounds, MEMBERS, self.pace_s, dice)
 
+    def is_over(self, now_s: float, looks: int) -> bool:
+        """Whether a run of so many `minutes` has taken them, and seen each process often enough.
+
+        A slow machine takes longer to look, and is not to be judged by less.
+        """
+        enough = min(READINGS_MIN, int(60.0 * self.minutes / READ_S))
+        return now_s > 60.0 * self.minutes and looks >= enough
+
 
 async def play(plan: Plan, told: Callable[[Struck], None] = lambda _: None) -> Seen:
     """Do it; `told` hears of every fault when the fleet is whole again."""
@@ -137,7 +146,7 @@ async def _play(stage: Stage, plan: Plan, told: Callable[[Struck], None]) -> See
             group.create_task(watch.run(load.over))
         try:
             for one in plan.strikes:
-                if plan.minutes and load.now_s() > 60.0 * plan.minutes:
+                if plan.minutes and plan.is_over(load.now_s(), watch.least):
                     break
                 strikes.append(await striker.strike(one))
                 told(strikes[-1])

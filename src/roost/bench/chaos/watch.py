@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 
 from roost.bench.chaos.soak import Reading
@@ -25,11 +28,20 @@ class Watch:
         self._fleet = fleet
         self._now_s = now_s
 
+    @property
+    def least(self) -> int:
+        """How often that one was seen which was seen the least."""
+        seen = Counter(one.process for one in self.readings)
+        return min(seen[name] for name in ("gateway", *self._fleet.members))
+
     async def run(self, over: asyncio.Event) -> None:
-        """Look until it is over."""
+        """Look every `READ_S` until it is over, however long a look takes."""
+        due_s = self._now_s()
         while not over.is_set():
             self.readings += await self._look()
-            await asyncio.sleep(READ_S)
+            due_s = next_look(due_s, self._now_s())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), due_s - self._now_s())
 
     async def _look(self) -> list[Reading]:
         fleet = self._fleet
@@ -42,7 +54,7 @@ class Watch:
         """Ask the gateway how many tasks it has; one that is being started again does not say."""
         try:
             told = _TASKS.search((await self._fleet.gateway.get("/metrics")).decode())
-        except OSError:
+        except (OSError, HTTPException):
             return None
         return int(float(told[1])) if told else None
 
@@ -59,6 +71,14 @@ class Watch:
             return None
         at_s = round(self._now_s(), 3)
         return Reading(at_s, name, programs[0], resident, descriptors, threads, tasks)
+
+
+def next_look(due_s: float, now_s: float) -> float:
+    """When to look again after a look that was due then: what it took is not added to the time.
+
+    Looks that were missed altogether are not made up for.
+    """
+    return max(due_s + READ_S, now_s)
 
 
 def _resident(pid: int) -> int:

@@ -116,7 +116,12 @@ class Scaling:
         waiting: Mapping[ModelId, int],
         now: float,
     ) -> None:
-        """See what there is and how many requests of each model run and wait."""
+        """See what there is and how many requests of each model run and wait.
+
+        A look that is not due changes nothing: who looks often must not weigh more in a mean.
+        """
+        if not self.is_due(now):
+            return
         self._looked_s = now
         takers = [one for one in nodes if _takes_work(one)]
         self._nodes = len(takers)

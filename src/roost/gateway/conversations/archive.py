@@ -11,6 +11,7 @@ import msgspec
 
 from roost.core.conversation import ConversationView, KeptConversation, SaidTurn, Summary
 from roost.errors import Failure
+from roost.store.conversations.journal import GIVEN_UP
 
 if TYPE_CHECKING:
     from roost.core.ids import ConversationKey, TenantId
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from roost.core.response import KeptResponse
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
-    from roost.store.conversations.journal import Journal, Work
+    from roost.store.conversations.journal import Job, Journal, Work
 
 PRUNE_S = 3600.0
 """Between looks for conversations that are past their retention."""
@@ -38,14 +39,13 @@ Found: TypeAlias = "Callable[[object], None]"
 Kept: TypeAlias = "Callable[[Failure | None], None]"
 """Told once: None where something is kept or may count as that, or why it is not."""
 
-LATE = Failure("storage_error", "Whether this was kept is not known yet: the disk is slow.")
-
 
 class ArchiveSettings(msgspec.Struct, frozen=True):
     """How long what was said is kept, and how long the end of an answer waits for that.
 
-    A commit that takes longer than `commit_wait_s` is told of and not waited for; if what is not
-    known to be kept is to be `refused`, the answer has failed then.
+    A commit that takes longer than `commit_wait_s` is not waited for, and happens later. If what is
+    not known to be kept is to be `refused`, it is given up then, and the answer has failed; what
+    the disk has begun with cannot be, so its end is waited for.
     """
 
     retention_s: float = 7 * 86_400.0
@@ -101,29 +101,50 @@ class Archive:
         if self._journal is not None:
             self._ask(lambda shelves: shelves.repin(key, pin), _nothing)
 
-    def note(self, turn: SaidTurn, done: Kept) -> None:
-        """Keep a turn; `done` is told once, when it is kept or cannot be waited for any more."""
+    def note(self, turn: SaidTurn, done: Kept | None) -> None:
+        """Keep a turn; `done` is told once, when it is kept or cannot be waited for any more.
+
+        None where nobody waits: then it is not given up either.
+        """
         self._keep(lambda shelves: shelves.note(turn), done)
 
-    def _keep(self, work: Work, done: Kept) -> None:
+    def _keep(self, work: Work, done: Kept | None) -> None:
         if self._journal is None:
-            done(None)
+            if done is not None:
+                done(None)
             return
         began_s = self._loop.time()
-        until_s = began_s + self._settings.commit_wait_s
-        late = LATE if self._settings.refused else None
-        patience = self._loop.call_at(until_s, done, late)
+        waits = done
+
+        def answer(failure: Failure | None) -> None:
+            nonlocal waits
+            if waits is not None:
+                asker, waits = waits, None
+                asker(failure)
 
         def told(result: object) -> None:
+            patience.cancel()
+            if result is GIVEN_UP:
+                return
             self._metrics("roost_transcript_commit_seconds").observe(self._loop.time() - began_s)
             if isinstance(result, Failure):
-                self._metrics("roost_transcripts_lost_total").inc()
-                self._log.error("transcript_lost", reason=result.message)
-            if self._loop.time() < until_s:
-                patience.cancel()
-                done(result if isinstance(result, Failure) else None)
+                lose(result)
+            else:
+                answer(None)
 
-        self._ask(work, told)
+        def lose(failure: Failure) -> None:
+            self._metrics("roost_transcripts_lost_total").inc()
+            self._log.error("transcript_lost", reason=failure.message)
+            answer(failure)
+
+        def late() -> None:
+            if not self._settings.refused:
+                answer(None)
+            elif waits is not None and job.give_up():
+                lose(GIVEN_UP)
+
+        job = self._ask(work, told)
+        patience = self._loop.call_later(self._settings.commit_wait_s, late)
 
     def summarise(self, key: ConversationKey, made: Summary | None, tokens: int) -> None:
         """Note with what a model goes on; where that fails it is made again another time."""
@@ -182,7 +203,7 @@ class Archive:
         else:
             self._ask(work, done)
 
-    def _ask(self, work: Work, told: Callable[[object], None]) -> None:
+    def _ask(self, work: Work, told: Callable[[object], None]) -> Job:
         assert self._journal is not None, "callers look before they ask"
 
         def on_loop(result: object) -> None:
@@ -192,7 +213,7 @@ class Archive:
         def done(result: object) -> None:
             self._loop.call_soon_threadsafe(on_loop, result)
 
-        self._journal.submit(work, done)
+        return self._journal.submit(work, done)
 
     def _look(self) -> None:
         """Tell people when the disk stops or starts to take what was said."""

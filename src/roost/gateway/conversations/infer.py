@@ -372,7 +372,8 @@ class Infer:
         if speech.timer is not None:
             speech.timer.cancel()
         if not speech.kept and (said := speech.said(complete=False)) is not None:
-            self._archive.note(said, _nothing)
+            # A cut answer is kept, and nobody waits for it.
+            self._archive.note(said, None)
         # A place that is still being given back would send the next turn away from its KV.
         wait_s = self._settings.release_wait_s
         self._mind.when_free(turn, wait_s, partial(self._ended, speech))
@@ -424,7 +425,3 @@ class Infer:
 
     def _tick(self) -> None:
         self._perform(self.conversations.on_tick(self._mind.now_s))
-
-
-def _nothing(_failure: Failure | None) -> None:
-    """A cut answer is kept, and nobody waits for it."""

@@ -51,15 +51,13 @@ class Scale:
             self._machine.on_refused(turn.request.model, turn.ended_by.reason, now)
 
     def on_tick(self, now: float) -> None:
-        """Time has passed; how much decides whether anybody looks."""
-        if not self._machine.is_due(now):
-            return
+        """Time has passed; how much decides whether anybody looks or reports."""
         self._look(now)
         if now >= self._reported_s + REPORT_S:
             self._report(now)
 
     def view(self, now: float) -> ScalingView:
-        """How many nodes are needed now."""
+        """How many nodes are needed, as of less than a second ago."""
         self._look(now)
         return self._machine.view()
 
@@ -82,6 +80,8 @@ class Scale:
         self._told = models
 
     def _look(self, now: float) -> None:
+        if not self._machine.is_due(now):
+            return
         coordinator = self._coordinator
         running: Counter[ModelId] = Counter(
             turn.request.model

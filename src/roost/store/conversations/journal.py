@@ -34,6 +34,10 @@ NOT_KEPT = Failure(
     "storage_error",
     "This could not be kept on disk, so it counts as not said: free some space and say it again.",
 )
+GIVEN_UP = Failure(
+    "storage_error",
+    "The disk was too slow to keep this, so it counts as not said: say it again later.",
+)
 BEHIND = Failure("storage_error", "The disk does not keep up with what has to be written.")
 
 
@@ -225,11 +229,29 @@ Done: TypeAlias = Callable[[object], None]
 """Told what the work returned once that is committed, or a `Failure`; in the journal's thread."""
 
 
-class Job(msgspec.Struct, frozen=True):
-    """Something to be done with conversations, and who is told."""
+class Job:
+    """Something to be done with conversations, and who is told.
 
-    work: Work
-    done: Done
+    It is given up by another thread than its own: either that comes first, or it begins.
+    """
+
+    def __init__(self, work: Work, done: Done) -> None:
+        self.done = done
+        self._work = work
+        self._lock = threading.Lock()
+        self._begun = self._given_up = False
+
+    def give_up(self) -> bool:
+        """Have it never be done; False where it has begun, so that its end has to be waited for."""
+        with self._lock:
+            self._given_up = not self._begun
+            return self._given_up
+
+    def do(self, shelves: Shelves) -> object:
+        """Do it, once more where its group was undone; `GIVEN_UP` where nobody wants it."""
+        with self._lock:
+            self._begun = not self._given_up
+        return self._work(shelves) if self._begun else GIVEN_UP
 
 
 class Journal:
@@ -260,12 +282,14 @@ class Journal:
         """How many jobs wait."""
         return self._jobs.qsize()
 
-    def submit(self, work: Work, done: Done) -> None:
+    def submit(self, work: Work, done: Done) -> Job:
         """Have something done, in order; `done` is told of `storage_error` where it could not."""
+        job = Job(work, done)
         try:
-            self._jobs.put_nowait(Job(work, done))
+            self._jobs.put_nowait(job)
         except queue.Full:
             done(BEHIND)
+        return job
 
     def close(self) -> None:
         """Do what waits, then end."""
@@ -321,7 +345,7 @@ class Journal:
 
     def _together(self, jobs: list[Job]) -> list[object]:
         with _whole(self._shelves.in_use()):
-            return [job.work(self._shelves) for job in jobs]
+            return [job.do(self._shelves) for job in jobs]
 
     def _alone(self, job: Job) -> object:
         try:
