@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from roost.backends.llama import http as llama_http
-from roost.backends.llama.connection import KEPT_MAX, Kept, Socket
-from roost.backends.llama.framing import Sized
+from roost.backends.llama.connection import KEPT_MAX, Kept
 from roost.backends.llama.http import Exchange, Lost, Place
-from tests.conftest import Clock
 
 Eventually = Callable[..., Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -257,121 +252,14 @@ class Keeping:
 
 @asynccontextmanager
 async def keeping(
-    server: Keeping,
-    folder: Path,
-    eventually: Eventually,
-    clock: Callable[[], float] = time.monotonic,
+    server: Keeping, folder: Path, eventually: Eventually
 ) -> AsyncIterator[tuple[Place, Kept]]:
     """Listen on a socket in `folder`; in the end nothing that was kept is left."""
-    kept = Kept(clock)
+    kept = Kept()
     async with await asyncio.start_unix_server(server.serve, str(folder / "s.sock")):
         yield Place(str(folder / "s.sock"), 0, ""), kept
         kept.close()
         await eventually(lambda: server.open == 0)
-
-
-class Ending(Keeping):
-    """It closes a connection instead of answering the second request on it, which it has read."""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
-        self.connections += 1
-        self.open += 1
-        for answer in (self.answer, b""):
-            with contextlib.suppress(asyncio.IncompleteReadError):
-                await reader.readuntil(b"\r\n\r\n")
-                self.requests += 1
-                writer.write(answer)
-        self.open -= 1
-        writer.close()
-
-
-async def completed(place: Place, kept: Kept) -> bytes:
-    """Send what a server computes for, and read the answer."""
-    exchange = Exchange(place, kept)
-    try:
-        await exchange.send("POST", "/completion")
-        await exchange.status()
-        found = await exchange.body()
-        exchange.leave()
-        return found
-    finally:
-        exchange.drop()
-
-
-async def test_what_is_computed_is_sent_once(tmp_path: Path, eventually: Eventually) -> None:
-    """A server that has read it and says nothing may have computed; a question is sent again."""
-    server = Ending(OK + b"Keep-Alive: timeout=600\r\nContent-Length: 2\r\n\r\nhi")
-    async with keeping(server, tmp_path, eventually) as (place, kept):
-        assert await completed(place, kept) == b"hi"
-        with pytest.raises(Lost):
-            await completed(place, kept)
-        assert (server.requests, server.connections) == (2, 1)
-        for _ in range(2):
-            found = await llama_http.call(place, "GET", "/slots", timeout_s=5, kept=kept)
-            assert found == (200, b"hi")
-        assert (server.requests, server.connections) == (5, 3)
-
-
-@pytest.mark.parametrize(
-    ("keeps", "rests_s", "lives"),
-    [
-        (b"timeout=500, max=100", 100.0, True),
-        (b"timeout=5, max=100", 3.0, False),
-        (b"timeout=300", 100.0, True),
-        (b"max=100", 0.0, False),
-        (b"timeout=soon", 0.0, False),
-    ],
-)
-async def test_what_is_computed_takes_a_connection_that_surely_lives(
-    keeps: bytes,
-    rests_s: float,
-    lives: bool,
-    tmp_path: Path,
-    eventually: Eventually,
-    clock: Clock,
-) -> None:
-    """One that has rested for long, or who knows how long, is good for questions alone."""
-    server = Keeping(OK + b"Keep-Alive: " + keeps + b"\r\nContent-Length: 2\r\n\r\nhi")
-    async with keeping(server, tmp_path, eventually, clock) as (place, kept):
-        assert await completed(place, kept) == b"hi"
-        clock.advance(rests_s)
-        taken = kept.take(sure=True)
-        assert (taken is not None) == lives
-        taken = taken or kept.take(sure=False)
-        assert taken is not None
-        taken.abort()
-
-
-@pytest.mark.parametrize(("keeps", "connections"), [(b"timeout=600", 1), (b"max=100", 2)])
-async def test_a_completion_gets_a_new_connection_where_none_is_sure(
-    keeps: bytes, connections: int, tmp_path: Path, eventually: Eventually
-) -> None:
-    """Where the server does not say for how long it keeps one, that is always."""
-    server = Keeping(OK + b"Keep-Alive: " + keeps + b"\r\nContent-Length: 2\r\n\r\nhi")
-    async with keeping(server, tmp_path, eventually) as (place, kept):
-        for _ in range(2):
-            assert await completed(place, kept) == b"hi"
-        assert (server.requests, server.connections) == (2, connections)
-
-
-async def test_an_end_that_nobody_has_seen_yet_is_seen(
-    tmp_path: Path, eventually: Eventually
-) -> None:
-    """A process that did not run for a while finds the connections closed before it uses one."""
-    path = str(tmp_path / "s.sock")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
-        listening.listen()
-        kept = Kept()
-        loop = asyncio.get_running_loop()
-        near = (await loop.create_unix_connection(Socket, path))[1]
-        far, _ = listening.accept()
-        kept.give(near, Sized(0), 600.0)
-        far.close()
-        assert not near.ended
-        assert kept.take(sure=True) is None
-        await eventually(lambda: near.ended)
 
 
 @pytest.mark.parametrize(

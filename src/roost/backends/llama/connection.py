@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import select
-import time
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 from roost.backends.llama.framing import Framing
 
@@ -15,9 +13,6 @@ HELD_MAX_BYTES = 128 * 1024
 
 KEPT_MAX = 8
 """Each takes a thread of the server, which ends those that nobody uses after some seconds."""
-
-SURE_SHARE = 0.5
-"""Of the time that a server says it keeps a connection: as long one that rests surely lives."""
 
 
 class Socket(asyncio.Protocol):
@@ -56,14 +51,6 @@ class Socket(asyncio.Protocol):
         assert self.transport is not None, "it is connected"
         self.transport.write(data)
         await self._room.wait()
-
-    @property
-    def has_more(self) -> bool:
-        """Whether something has come, were it the end, that the event loop has not seen yet."""
-        assert self.transport is not None, "it is connected"
-        poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return bool(poll.poll(0))
 
     def abort(self) -> None:
         """Drop it at once, with whatever is still unsent."""
@@ -115,40 +102,25 @@ class Socket(asyncio.Protocol):
             self._reader.set_result(None)
 
 
-class _Resting(NamedTuple):
-    socket: Socket
-    framing: Framing
-    sure_until_s: float
-
-
 class Kept:
     """Connections of one server whose last answer has ended, the newest first."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._resting: list[_Resting] = []
+    def __init__(self) -> None:
+        self._resting: list[tuple[Socket, Framing]] = []
         self._is_closed = False
 
-    def give(self, socket: Socket, framing: Framing, keeps_s: float) -> None:
-        """Keep one; of the answer that was read from it, framed so, at most the end may be due.
-
-        The server has said that it keeps one for `keeps_s` without a request, 0 if it did not say.
-        """
+    def give(self, socket: Socket, framing: Framing) -> None:
+        """Keep one; of the answer that was read from it, framed so, at most the end may be due."""
         if self._is_closed or socket.ended or len(self._resting) == KEPT_MAX:
             socket.abort()
         else:
-            sure_until_s = self._clock() + keeps_s * SURE_SHARE
-            self._resting.append(_Resting(socket, framing, sure_until_s))
+            self._resting.append((socket, framing))
 
-    def take(self, *, sure: bool) -> Socket | None:
-        """Give one that is ready for a request; None where there is none.
-
-        A `sure` one is not about to be closed by the server because nobody uses it.
-        """
-        now = self._clock()
-        while self._resting and not (sure and now >= self._resting[-1].sure_until_s):
-            socket, framing, _ = self._resting.pop()
-            if _is_ready(socket, framing) and not (sure and socket.has_more):
+    def take(self) -> Socket | None:
+        """Give one that is ready for a request; None where there is none."""
+        while self._resting:
+            socket, framing = self._resting.pop()
+            if _is_ready(socket, framing):
                 return socket
             socket.abort()
         return None
@@ -157,7 +129,7 @@ class Kept:
         """Drop all of them; none is kept from now on."""
         self._is_closed = True
         while self._resting:
-            self._resting.pop().socket.abort()
+            self._resting.pop()[0].abort()
 
 
 def _is_ready(socket: Socket, framing: Framing) -> bool:

@@ -11,7 +11,6 @@ then hears of each piece without the task: of a stream, that is every token.
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -26,7 +25,6 @@ HEAD_MAX_BYTES = 64 * 1024
 BODY_MAX_BYTES = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 10.0
 CUT_OFF = "its answer was cut off"
-KEEPS_S = re.compile(r"\btimeout=([0-9]{1,6})\b")
 CLOSE = "Connection: close\r\n"
 
 Tap: TypeAlias = Callable[[bytes], bool]
@@ -60,15 +58,13 @@ class Place(msgspec.Struct, frozen=True):
 class Exchange:
     """One request and its answer. `leave`, `close` or `drop` in the end, whatever happens.
 
-    With `kept` its connection may be one of those, and become one. A `question` costs next to
-    nothing: it is sent again where a kept connection breaks before its answer. Whatever else is
-    sent once, over a connection that surely lives.
+    With `kept` its connection may be one of those, and become one. That is for questions, which may
+    be asked again: the server can have closed a kept connection in the meantime.
     """
 
-    def __init__(self, place: Place, kept: Kept | None = None, *, question: bool = False) -> None:
+    def __init__(self, place: Place, kept: Kept | None = None) -> None:
         self._place = place
         self._kept = kept
-        self._is_question = question
         self._request = b""
         self._is_reused = self._is_over = False
         self._framing: Framing | None = None
@@ -83,8 +79,7 @@ class Exchange:
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self._request = head.encode() + body
-        if self._kept is not None:
-            self._socket = self._kept.take(sure=not self._is_question)
+        self._socket = self._kept.take() if self._kept is not None else None
         self._is_reused = self._socket is not None
         if self._socket is not None:
             await self._socket.write(self._request)
@@ -111,7 +106,7 @@ class Exchange:
         try:
             head = await self._head()
         except Lost:
-            if not (self._is_question and self._is_reused) or self._connected().held:
+            if not self._is_reused or self._connected().held:
                 raise
             # Most likely the server has closed it in the meantime, before it has read this.
             self._is_reused = False
@@ -179,13 +174,14 @@ class Exchange:
 
     def leave(self) -> None:
         """Let go of a connection of whose answer at most the end is to come."""
-        keeps = (self._headers or {}).get("keep-alive")
-        kept, framing = self._kept, self._framing
-        if kept is None or keeps is None or framing is None or framing.ends_with_it:
+        keeps = self._kept is not None and "keep-alive" in (self._headers or {})
+        framing = self._framing
+        if not keeps or framing is None or framing.ends_with_it or self._is_over:
             self.drop()
-        elif not self._is_over:
-            self._is_over = True
-            kept.give(self._connected(), framing, _seconds_of(keeps))
+            return
+        assert self._kept is not None
+        self._is_over = True
+        self._kept.give(self._connected(), framing)
 
     def drop(self) -> None:
         """Drop the connection at once, with whatever is still unsent, unless it was left before."""
@@ -208,12 +204,6 @@ class Exchange:
     def _connected(self) -> Socket:
         assert self._socket is not None, "a request is sent before its answer is read"
         return self._socket
-
-
-def _seconds_of(keeps: str) -> float:
-    """Read how long a server keeps a connection out of its `Keep-Alive`; 0 if it does not say."""
-    found = KEEPS_S.search(keeps)
-    return float(found[1]) if found is not None else 0.0
 
 
 class _Tapped:
@@ -246,7 +236,7 @@ async def call(
 
     With `kept` it is a question, see `Exchange`.
     """
-    exchange = Exchange(place, kept, question=True)
+    exchange = Exchange(place, kept)
     try:
         async with asyncio.timeout(timeout_s):
             await exchange.send(method, path, body)

@@ -93,8 +93,8 @@ class Stream:
         self._begun = True
         try:
             for body in self._bodies:
-                self._exchange.leave()
-                self._exchange = Exchange(self._link.place, self._link.kept)
+                self._exchange.drop()
+                self._exchange = Exchange(self._link.place)
                 async with aclosing(self._said(body)) as said:
                     async for event in said:
                         yield event
@@ -178,8 +178,6 @@ class Stream:
             message = "A slot did not become free in time after its request was left."
             raise fail("runtime_error", message) from None
         finally:
-            if self._answer.slot_free:
-                self._exchange.leave()
             self._exchange.drop()
 
 
