@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -17,6 +18,8 @@ from roost.fleet.conversations.compacting import ASKED, INSTRUCTION, MARK, Compa
 from roost.fleet.nodes.handover import HandoverSettings
 from roost.gateway.conversations.infer import InferSettings
 from roost.store.conversations.journal import Journal, JournalSettings
+from roost.store.conversations.transcripts import open_disk
+from roost.store.home import Home
 from roost.wire.messages import Open
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged
@@ -369,3 +372,22 @@ async def test_a_turn_keeps_its_clients_time_while_its_past_is_summed_up() -> No
         assert reply.status == 504
         assert asks_for_summary(node.opened[-1])
         await until(lambda: node.cancelled == [node.opened[-1].stream], what="it is stopped")
+
+
+async def test_who_went_on_from_what_could_not_be_noted_is_not_at_home(tmp_path: Path) -> None:
+    """On a full disk the next turn has the whole past again; its KV is that of a shorter one."""
+    small = open_disk(Home.open(tmp_path / "home"), 65_536)
+    settings = msgspec.structs.replace(SETTINGS, infer=InferSettings(relay=RELAY, compaction=RULES))
+    journal = Journal(small, JournalSettings(retry_s=60.0))
+    async with staged(settings, journal=journal) as stage:
+        node = stage.add_node()
+        node.on_open = lambda opened: say(node, opened)
+        await stage.ready()
+        await ask(stage.port, "POST", PATH, turn("x" * 90_000, "other"))
+        metrics = stage.gateway.metrics
+        await until(lambda: metrics.value("roost_transcripts_degraded") == 1, what="it is full")
+        await grown(stage)
+        labels = [label(await spoken(stage, "Go on please.")) for _ in range(3)]
+        assert labels == ["moved(compacted)", "moved(compacted)", "warm"]
+        prompts = [counted(opened) for opened in node.opened[-3:]]
+        assert prompts[0] < prompts[1] < prompts[2]

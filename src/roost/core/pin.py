@@ -6,6 +6,9 @@ import msgspec
 
 from roost.core.ids import ModelId, NodeId
 
+REWRITTEN = "compacted"
+"""Why a pin is `moved` whose KV is that of another past than the next turn goes on from."""
+
 
 class Pin(msgspec.Struct, frozen=True):
     """Where a conversation's KV is: `tokens` of it, of this model, on this node.

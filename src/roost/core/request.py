@@ -10,7 +10,7 @@ from roost.core.allowance import Account
 from roost.core.compacted import Compacted
 from roost.core.engine import Mode
 from roost.core.ids import ModelId, NodeId, RequestId, TenantId
-from roost.core.pin import Pin
+from roost.core.pin import REWRITTEN, Pin
 from roost.core.trace import Parent
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -261,6 +261,11 @@ class Terms(msgspec.Struct, frozen=True):
     parts: int = 1
     comes_with: RequestId = RequestId("")
     shares_as: TenantId = TenantId("")
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether it goes on from another past than the turn before did."""
+        return self.compacted is not None or (self.pin is not None and self.pin.moved == REWRITTEN)
 
     @property
     def sharer(self) -> TenantId:

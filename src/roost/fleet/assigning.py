@@ -140,7 +140,7 @@ class Assigner:
         call.setback = None
         if not call.resumes_at:
             call.digest = books.registry.digest(choice.node, call.model)
-        if call.terms.compacted is not None:
+        if call.terms.rewritten:
             # Whatever its KV was, it is that of another past; nothing of it was to be found again.
             choice = msgspec.structs.replace(choice, placement="moved", why="compacted")
         placement, why = _placed(call, choice)
@@ -154,7 +154,7 @@ class Assigner:
         )
         # What a loss in mid-answer costs is told by its replays, what compaction does by itself.
         # A beginning has lost nothing.
-        told_otherwise = call.resumes_at or call.terms.compacted is not None or call.terms.fresh
+        told_otherwise = call.resumes_at or call.terms.rewritten or call.terms.fresh
         attempt.home_tokens = 0 if told_otherwise else ask.sure_tokens
         call.trail.append(attempt)
         prospects.board.picked(choice.node, call.model)

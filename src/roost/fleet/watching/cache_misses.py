@@ -60,7 +60,7 @@ def miss_of(terms: Terms, dispatch: Dispatch, started: Started) -> Miss | None:
     shorter is meant to be computed again.
     """
     had, believed = started.cached_tokens, dispatch.home_tokens
-    if terms.compacted is not None:
+    if terms.rewritten:
         return None
     if believed == 0 and (terms.fresh or len(terms.chain) < PAST_MESSAGES):
         return None

@@ -146,10 +146,20 @@ class Archive:
         job = self._ask(work, told)
         patience = self._loop.call_later(self._settings.commit_wait_s, late)
 
-    def summarise(self, key: ConversationKey, made: Summary | None, tokens: int) -> None:
-        """Note with what a model goes on; where that fails it is made again another time."""
+    def summarise(
+        self,
+        key: ConversationKey,
+        made: Summary | None,
+        tokens: int,
+        done: Callable[[bool], None] | None = None,
+    ) -> None:
+        """Note with what a model goes on; `done` is told whether that is kept.
+
+        Where it is not, nothing is lost: it is made again another time.
+        """
+        told = _nothing if done is None else lambda result: done(result is True)
         if self._journal is not None:
-            self._ask(lambda shelves: shelves.summarise(key, made, tokens), _nothing)
+            self._ask(lambda shelves: shelves.summarise(key, made, tokens), told)
 
     def forget(self, key: ConversationKey, done: Callable[[object], None]) -> None:
         """Remove what was said; told True, or a `Failure`, else there was nothing."""

@@ -81,6 +81,7 @@ class Compactor:
         self._machine = Compaction(settings)
         self._new_id = RequestIds()
         self._done: dict[RequestId, Shortened] = {}
+        self._unkept: set[RequestId] = set()
         self._summaries: dict[RequestId, Turn] = {}
         self._works: dict[ConversationKey, RequestId] = {}
         self._alarm = Alarm(asyncio.get_running_loop(), self._tick)
@@ -124,7 +125,12 @@ class Compactor:
     def over(self, job: RequestId) -> None:
         """A turn is over, however it ended."""
         self._done.pop(job, None)
+        self._unkept.discard(job)
         self._perform(self._machine.on_over(job))
+
+    def is_unkept(self, job: RequestId) -> bool:
+        """Whether a turn goes on from a shorter past of which nobody will know afterwards."""
+        return job in self._unkept
 
     def relief(self, kv_bytes: Callable[[], int]) -> int:
         """How many idle conversations are to become smaller, at so many bytes of KV in all."""
@@ -141,7 +147,9 @@ class Compactor:
                     self._summarise(effect)
                 case Stop(job):
                     self._stop(job)
-                case Keep(_, key, summary, tokens) | Undo(_, key, summary, tokens):
+                case Keep(job, key, summary, tokens):
+                    self._archive.summarise(key, summary, tokens, partial(self._noted, job))
+                case Undo(_, key, summary, tokens):
                     self._archive.summarise(key, summary, tokens)
                 case Told():
                     self._tell(effect)
@@ -150,6 +158,10 @@ class Compactor:
                 case GiveUp(job):
                     self._done[job](None)
         self._alarm.set(self._machine.next_tick())
+
+    def _noted(self, job: RequestId, is_kept: bool) -> None:  # noqa: FBT001 - a callback
+        if not is_kept and job in self._done:
+            self._unkept.add(job)
 
     def _summarise(self, effect: Summarise) -> None:
         prompt = effect.prompt

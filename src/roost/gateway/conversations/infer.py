@@ -359,6 +359,7 @@ class Infer:
         """Keep a complete answer before its client hears the end."""
         speech = self._speeches[turn.terms.request_id]
         speech.kept = True
+        speech.forgotten = self._compactor.is_unkept(turn.terms.request_id)
         said = speech.said(complete=True)
         if said is None:
             turn.on_sealed()
@@ -368,6 +369,7 @@ class Infer:
     def over(self, turn: Turn) -> None:
         """Keep what reached the client of an answer that was cut, and let the next turn begin."""
         speech = self._speeches.pop(turn.terms.request_id)
+        speech.forgotten = self._compactor.is_unkept(turn.terms.request_id)
         self._compactor.over(turn.terms.request_id)
         if speech.timer is not None:
             speech.timer.cancel()

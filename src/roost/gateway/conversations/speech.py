@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from roost.core.conversation import KeptConversation, SaidTurn
-from roost.core.pin import Pin
+from roost.core.pin import REWRITTEN, Pin
 from roost.fleet.conversations import compacting
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ class Speech:
     """What a turn asks, and what was said before it once that is known.
 
     `session` is what its token says, `timer` its client's own time while no coordinator keeps that.
-    `refusal` is what a node has said of its length.
+    `refusal` is what a node has said of its length. `forgotten` is set where it went on from a
+    shorter past that could not be noted: the next turn has the whole one again.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Speech:
         self.past: KeptConversation | None = None
         self.refusal: Failure | None = None
         self.kept = False
+        self.forgotten = False
         self.timer: asyncio.TimerHandle | None = None
 
     @property
@@ -56,8 +58,12 @@ class Speech:
         turn = self.turn
         if turn.dispatch is None or turn.started is None:
             return None
+        node, model = turn.dispatch.node, turn.request.model
+        if self.forgotten:
+            # Nobody goes on from what is there.
+            return Pin(node, model, moved=REWRITTEN)
         tokens = turn.spent.prompt_tokens + turn.spent.completion_tokens
-        return Pin(turn.dispatch.node, turn.request.model, tokens)
+        return Pin(node, model, tokens)
 
     def said(self, *, complete: bool) -> SaidTurn | None:
         """Put down what the client asked and got; None where it got nothing."""
