@@ -217,10 +217,11 @@ async def test_a_second_reader_takes_over(stage: Stage) -> None:
     assert b"reader_replaced" in first.body
     assert not first.clean
     third = await show.back()
+    await third.head()
     show.say("two")
     show.end()
     assert b"reader_replaced" in (await second.rest()).body
-    reply = await third.reply()
+    reply = await third.rest()
     assert text_of(numbered(reply.body)) == "one two"
     assert reply.clean
     assert not show.node.cancelled

@@ -325,8 +325,7 @@ PROMISES: dict[str, Judge] = {
         "restart-gateway", name="nodes_back", words="not all nodes were back"
     ),
     "Whoever has read the end of a turn finds the turn after any crash, unless the disk was full "
-    "then, which a gauge tells (with `transcripts.on_disk_failure = refuse` even then: it hears an "
-    "error in place of the end)": _read_turns_are_kept,
+    "then, which a gauge tells": _read_turns_are_kept,
     "Turns of one conversation run one after the other, in the order in which they came, and know "
     "each other": _turns_in_order,
     "No turn is called warm whose node had lost most of what it held, and the loss is counted": (
