@@ -88,3 +88,14 @@ def test_a_locked_archive_is_refused(tmp_path: Path) -> None:
         raw[raw.index(mark) + offset] |= 1
     path.write_bytes(bytes(raw))
     assert "damaged" in refusal(path, tmp_path / "out")
+
+
+def test_a_compression_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    """A member in a method that the archive reader does not have is damage, not a traceback."""
+    path = wheel(tmp_path, ("a.gguf", tiny()))
+    raw = bytearray(path.read_bytes())
+    for mark, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        raw[raw.index(mark) + offset] = 97
+    path.write_bytes(bytes(raw))
+    assert "damaged" in refusal(path, tmp_path / "out")
+    assert list(tmp_path.glob("out*")) == []
