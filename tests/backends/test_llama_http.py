@@ -295,28 +295,6 @@ async def test_a_kept_connection_that_was_closed_costs_nothing(
             assert server.requests == count
 
 
-async def test_a_streamed_answer_is_left_before_its_end_has_come(
-    tmp_path: Path, eventually: Eventually
-) -> None:
-    """Its connection is taken again once the end is there, and not before."""
-    head = KEEPS + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n"
-    for end, connections in ((b"", 2), (b"0\r\n\r\n", 1)):
-        folder = tmp_path / str(connections)
-        folder.mkdir()
-        server = Keeping(head + end)
-        async with keeping(server, folder, eventually) as (place, kept):
-            for _ in range(2):
-                exchange = Exchange(place, kept)
-                await exchange.send("GET", "/x")
-                await exchange.status()
-                pieces = exchange.pieces()
-                assert await anext(pieces) == b"hi"
-                await pieces.aclose()
-                exchange.leave()
-                exchange.drop()
-            assert server.connections == connections
-
-
 async def test_so_many_are_kept_and_no_more(tmp_path: Path, eventually: Eventually) -> None:
     """Each takes a thread of the server; and after the end none is kept."""
     server = Keeping(KEEPS + b"Content-Length: 2\r\n\r\nhi")

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from roost.backends.llama.framing import Framing
-
 HELD_MAX_BYTES = 128 * 1024
 """What comes while nobody reads, beyond which the server has to wait."""
 
@@ -106,21 +104,21 @@ class Kept:
     """Connections of one server whose last answer has ended, the newest first."""
 
     def __init__(self) -> None:
-        self._resting: list[tuple[Socket, Framing]] = []
+        self._resting: list[Socket] = []
         self._is_closed = False
 
-    def give(self, socket: Socket, framing: Framing) -> None:
-        """Keep one; of the answer that was read from it, framed so, at most the end may be due."""
+    def give(self, socket: Socket) -> None:
+        """Keep one, from which an answer was read to its end."""
         if self._is_closed or socket.ended or len(self._resting) == KEPT_MAX:
             socket.abort()
         else:
-            self._resting.append((socket, framing))
+            self._resting.append(socket)
 
     def take(self) -> Socket | None:
-        """Give one that is ready for a request; None where there is none."""
+        """Give one that still stands and holds nothing that nobody has asked for, None for none."""
         while self._resting:
-            socket, framing = self._resting.pop()
-            if _is_ready(socket, framing):
+            socket = self._resting.pop()
+            if not (socket.held or socket.ended):
                 return socket
             socket.abort()
         return None
@@ -129,13 +127,4 @@ class Kept:
         """Drop all of them; none is kept from now on."""
         self._is_closed = True
         while self._resting:
-            self._resting.pop()[0].abort()
-
-
-def _is_ready(socket: Socket, framing: Framing) -> bool:
-    """Whether all of an answer has come, and nothing that nobody has asked for."""
-    try:
-        rest = b"" if framing.over else framing.take(socket.held)
-    except ValueError:
-        return False
-    return framing.over and not (rest or socket.held or socket.ended)
+            self._resting.pop().abort()

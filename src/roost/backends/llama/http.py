@@ -173,15 +173,13 @@ class Exchange:
             self.drop()
 
     def leave(self) -> None:
-        """Let go of a connection of whose answer at most the end is to come."""
-        keeps = self._kept is not None and "keep-alive" in (self._headers or {})
-        framing = self._framing
-        if not keeps or framing is None or framing.ends_with_it or self._is_over:
+        """Let go of the connection; it is kept where it may be and all of the answer was read."""
+        is_read = self._framing is not None and self._framing.over
+        if self._kept is None or not is_read or "keep-alive" not in (self._headers or {}):
             self.drop()
-            return
-        assert self._kept is not None
-        self._is_over = True
-        self._kept.give(self._connected(), framing)
+        elif not self._is_over:
+            self._is_over = True
+            self._kept.give(self._connected())
 
     def drop(self) -> None:
         """Drop the connection at once, with whatever is still unsent, unless it was left before."""
