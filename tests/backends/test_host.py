@@ -9,9 +9,10 @@ import msgspec
 import psutil
 import pytest
 
-from roost.backends.hosted.host import Hosted, surroundings, with_huge_pages
+from roost.backends.hosted.host import Hosted, surroundings
 from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.libraries.toy import LIBRARY
+from roost.backends.processes.huge_pages import with_huge_pages
 from roost.core.request import GenerateRequest, Sampling, TextPrompt
 from roost.errors import RoostError
 from roost.gateway.loop import run

@@ -62,3 +62,14 @@ def test_threads_are_told_where_chosen() -> None:
     """A number of threads is passed on; 0 is the server's own choice."""
     words = arguments(msgspec.structs.replace(LAUNCH, threads=7), FULL)
     assert words[words.index("--threads") + 1] == "7"
+
+
+def test_threads_that_talk_and_copies_are_told_to_those_who_know() -> None:
+    """A program that has the flags is told; one that has not does without."""
+    launch = msgspec.structs.replace(LAUNCH, http_threads=18, copies=True)
+    known = f"{FULL}--threads-http N   --mmap, --no-mmap"
+    words = arguments(launch, known)
+    assert words[words.index("--threads-http") + 1] == "18"
+    assert "--no-mmap" in words
+    assert not {"--threads-http", "--no-mmap"} & set(arguments(launch, FULL))
+    assert not {"--threads-http", "--no-mmap"} & set(arguments(LAUNCH, known))

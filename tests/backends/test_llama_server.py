@@ -16,6 +16,7 @@ import pytest
 from roost.backends.base import Prepared, SlotUse, StartSettings
 from roost.backends.llama.runtime import LlamaRuntime
 from roost.backends.llama.server import LlamaServer
+from roost.core.engine import Engine
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.model import Manifest
 from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling, TextPrompt
@@ -152,6 +153,30 @@ async def test_it_listens_where_only_we_can_reach_it(tmp_path: Path) -> None:
         assert len(key) == 64
         assert not any(key in line for line in lines)
     assert _left(tmp_path) == []
+
+
+async def test_weights_are_copied_where_there_is_room_and_nobody_has_said_more(
+    tmp_path: Path,
+) -> None:
+    """Up to the size that the node allows; never against a setting, nor under a limit of memory."""
+    manifest = msgspec.structs.replace(fake_manifest(tmp_path), size_bytes=1000)
+    plain = key_of("llama_server", ctx=1024, batch=64)
+    mapped = msgspec.structs.replace(plain.options, engine=Engine(mmap="on"))
+    told = msgspec.structs.replace(plain, options=mapped)
+    fits = msgspec.structs.replace(settings_in(tmp_path, 0.4), copy_max_bytes=1000)
+    for key, settings, copies in (
+        (plain, fits, True),
+        (plain, msgspec.structs.replace(fits, copy_max_bytes=999), False),
+        (plain, msgspec.structs.replace(fits, memory_max_bytes=1 << 40), False),
+        (told, fits, False),
+    ):
+        runtime = await LlamaServer(str(FAKE)).start(key, manifest, settings, ignore)
+        try:
+            (line,) = (one.cmdline() for one in psutil.Process(runtime.pid).children())
+            assert ("--no-mmap" in line) is copies
+            assert int(line[line.index("--threads-http") + 1]) > 2 * key.options.slots
+        finally:
+            await runtime.stop(2.0)
 
 
 async def test_a_deep_folder_is_replaced(tmp_path: Path) -> None:

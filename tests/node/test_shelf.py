@@ -140,6 +140,16 @@ async def test_a_model_may_have_options_of_its_own() -> None:
     assert backend.asked[0][0].options == own["m"]
 
 
+async def test_what_may_be_copied_is_asked_at_every_start() -> None:
+    """Memory comes and goes; a shelf that nobody has told copies nothing."""
+    backend = Recording()
+    shelf, left = _shelf(backend, manifest_of()), iter((70, 30))
+    for _ in range(3):
+        await shelf.start(ModelId("m"), RuntimeId("m#1"), lambda _part: None)
+        shelf.copy_with(lambda: next(left))
+    assert [settings.copy_max_bytes for _, _, settings in backend.asked] == [0, 70, 30]
+
+
 def test_a_model_is_for_what_it_was_made_for_or_what_is_said() -> None:
     """One for vectors has no chat, and sizes; `mode` makes one of another that can say texts."""
     made = msgspec.structs.replace(manifest_of("v"), tasks=("embeddings",), vector_sizes=(8,))

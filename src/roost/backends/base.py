@@ -244,7 +244,9 @@ class StartSettings(msgspec.Struct, frozen=True):
     `state_folder` is one that the runtime makes for its states and removes, "" for none at all.
     `memory_max_bytes` is what its process may write to, 0 for all there is. `step_tokens` is how
     many prompt tokens fit the key's `step_budget_ms` here, as `Telemetry` of an earlier runtime of
-    this key has told; 0 has it measured, where the backend can.
+    this key has told; 0 has it measured, where the backend can. Weights of at most `copy_max_bytes`
+    may be read into memory of their own, where the system gives them huge pages, rather than be
+    mapped from their file.
     """
 
     workdir: str
@@ -256,6 +258,7 @@ class StartSettings(msgspec.Struct, frozen=True):
     state_folder: str = ""
     memory_max_bytes: int = 0
     step_tokens: int = 0
+    copy_max_bytes: int = 0
     log_max_bytes: int = LOG_MAX_BYTES
     logs_kept: int = LOGS_KEPT
 

@@ -26,8 +26,8 @@ import msgspec
 
 from roost.backends.base import Prepared, SlotUse, StartSettings
 from roost.backends.hosted.frames import Load
-from roost.backends.hosted.host import TUNABLES, with_huge_pages
 from roost.backends.hosted.runtime import HostedRuntime
+from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
 from roost.backends.registry import HOSTED, library, look, make, traits
 from roost.bench.bare import Work
 from roost.bench.claims import Check, Report, at_least, table

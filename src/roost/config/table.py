@@ -69,7 +69,9 @@ _ROWS: tuple[Setting, ...] = (
     Setting("gpu_layers", -1, "layers", "Of llama.cpp on a GPU; -1 is its own choice.", least=-1),
     Setting("main_gpu", -1, "", "Which one llama.cpp prefers; -1 is its own choice.", least=-1),
     _choice("kv_offload", "on off", "Whether llama.cpp keeps KV where its layers are."),
-    _choice("mmap", "auto on off", "Whether llama.cpp maps a model's file into memory."),
+    _choice(
+        "mmap", "auto on off", "Whether llama.cpp maps weights; auto copies them where it helps."
+    ),
     _choice("mlock", "off on", "Whether llama.cpp keeps a model's memory from being swapped out."),
     Setting(
         *("step_budget_ms", 300, "ms", "About the longest prefill step of llama.cpp; 0 is any."),

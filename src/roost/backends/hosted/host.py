@@ -16,14 +16,13 @@ from roost.backends.hosted.frames import FRAMES
 from roost.backends.hosted.hosting import Guest, begin
 from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.looking import library_found
+from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
 from roost.config.read import read_environment
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
 
 CHILD = "roost.backends.hosted.child"
-TUNABLES = "GLIBC_TUNABLES"
 WAITING = "OMP_WAIT_POLICY"
-HUGE_PAGES = "glibc.malloc.hugetlb"
 
 
 class Hosted:
@@ -71,14 +70,3 @@ def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
     """
     pages = with_huge_pages(environ.get(TUNABLES, ""))
     return {TUNABLES: pages, WAITING: environ.get(WAITING, "PASSIVE")}
-
-
-def with_huge_pages(tunables: str) -> str:
-    """Ask Linux for huge pages under all that is allocated, unless an operator has said which.
-
-    A token reads every weight once: with pages of 4 KB a fifth of its time is looking up where they
-    are. It is a hint; other systems do not know the variable.
-    """
-    if HUGE_PAGES in tunables:
-        return tunables
-    return ":".join(filter(None, (tunables, f"{HUGE_PAGES}=1")))

@@ -26,6 +26,8 @@ class Launch(msgspec.Struct, frozen=True):
     `key` is what it asks for; `key_path` a file that holds it, for those who cannot be told safely.
     `state_folder` is where it may write what slots hold, "" for nowhere. `engine` are its options.
     One whose `mode` is not to say texts takes each input in one step.
+    `http_threads` talk with us, 0 for as many as the server likes. `copies` says that weights are
+    read into memory of their own, where the options leave that open.
     """
 
     model_path: str
@@ -40,6 +42,8 @@ class Launch(msgspec.Struct, frozen=True):
     state_folder: str = ""
     engine: Engine = Engine()
     mode: Mode = "generate"
+    http_threads: int = 0
+    copies: bool = False
 
     @property
     def ubatch(self) -> int:
@@ -75,6 +79,8 @@ def arguments(launch: Launch, help_text: str) -> tuple[str, ...]:
     useful = (
         ("--ubatch-size", str(launch.ubatch)),
         ("--threads", str(launch.threads) if launch.threads else ""),
+        ("--threads-http", str(launch.http_threads) if launch.http_threads else ""),
+        ("--no-mmap", None if launch.copies else ""),
         ("--no-kv-unified", None),
         ("--cache-ram", "0"),
         ("--no-cache-idle-slots", None),

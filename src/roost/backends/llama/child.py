@@ -50,8 +50,12 @@ def params_of(launch: Launch) -> object:
     params.n_batch, params.n_ubatch = launch.batch, launch.ubatch
     if launch.threads:
         params.cpuparams.n_threads = launch.threads
+    if launch.http_threads:
+        params.n_threads_http = launch.http_threads
     for name, value in engine_values(launch.engine).items():
         setattr(params, name, value)
+    if launch.copies:
+        params.load_mode = xllamacpp.llama_load_mode[LOAD["off", launch.engine.mlock]]
     if launch.engine.threads_batch:
         params.cpuparams_batch.n_threads = launch.engine.threads_batch
     if launch.engine.projector:

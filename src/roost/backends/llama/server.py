@@ -19,6 +19,7 @@ from roost.backends.base import StartSettings
 from roost.backends.install import install_command
 from roost.backends.llama import argv as llama_argv
 from roost.backends.llama.argv import Launch
+from roost.backends.llama.connection import KEPT_MAX
 from roost.backends.llama.pace import SlowError
 from roost.backends.llama.places import (
     Ports,
@@ -30,13 +31,18 @@ from roost.backends.llama.places import (
 from roost.backends.llama.prefills import STEP_MIN
 from roost.backends.llama.ready import Starting
 from roost.backends.llama.runtime import CLAIMS, LlamaRuntime
-from roost.backends.processes.child import Program
+from roost.backends.processes.child import UNFETCHING, Program
+from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
 from roost.backends.processes.program_help import help_of
+from roost.config.read import read_environment
+from roost.core.engine import Engine
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
 
 CHILD = "roost.backends.llama.child"
 HELP_TIMEOUT_S = 20.0
+SPARE_THREADS = 4
+"""For questions beside all streams and all connections that are kept."""
 
 
 class Pace(NamedTuple):
@@ -107,7 +113,7 @@ class LlamaServer:
         folder = private_folder(settings.workdir)
         with Ports() as ports:
             try:
-                wanted = _launch(key, manifest, folder, settings.state_folder)
+                wanted = _launch(key, manifest, folder, settings)
                 if wanted.mode == "generate":
                     wanted = msgspec.structs.replace(wanted, batch=pace.step)
                 launch, program = await self._plan(wanted, settings, ports)
@@ -145,18 +151,20 @@ class LlamaServer:
 
 
 def _program(argv: tuple[str, ...], settings: StartSettings, stdin: bytes = b"") -> Program:
+    environ = read_environment()
     return Program(
         argv,
         settings.log_path,
         stdin,
+        environ | UNFETCHING | {TUNABLES: with_huge_pages(environ.get(TUNABLES, ""))},
         log_max_bytes=settings.log_max_bytes,
         logs_kept=settings.logs_kept,
         memory_max_bytes=settings.memory_max_bytes,
     )
 
 
-def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str) -> Launch:
-    options, says = key.options, key.options.mode == "generate"
+def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, settings: StartSettings) -> Launch:
+    options, state_folder, says = key.options, settings.state_folder, key.options.mode == "generate"
     _check_mode(key, manifest)
     secret, key_path = secrets.token_hex(32), folder / "key"
     key_path.touch(mode=0o600)
@@ -180,7 +188,26 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, state_folder: str
         state_folder=state_folder,
         engine=options.engine,
         mode=options.mode,
+        http_threads=_http_threads(options.slots),
+        copies=_copies(options.engine, manifest, settings),
     )
+
+
+def _http_threads(slots: int) -> int:
+    """Say how many threads talk with us, all of them there from the start.
+
+    A stream holds one, and so may the one before it on its slot, which is still being closed. Where
+    a server starts more on demand, it takes a thread for idle that was given something a moment
+    ago: of two requests that come together one waits until some stream has ended.
+    """
+    return 2 * slots + KEPT_MAX + SPARE_THREADS
+
+
+def _copies(engine: Engine, manifest: Manifest, settings: StartSettings) -> bool:
+    """Say whether weights are read into memory of their own: the pages of a file stay small."""
+    # What a process may write to is counted, what it maps is not.
+    fits = manifest.size_bytes <= settings.copy_max_bytes and not settings.memory_max_bytes
+    return engine.mmap == "auto" and fits
 
 
 def _check_mode(key: RuntimeKey, manifest: Manifest) -> None:

@@ -29,6 +29,7 @@ from roost.node.floor.pace import PaceSettings
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.machine import machine
 from roost.node.machine.about import Describer
+from roost.node.machine.copies import copy_max_bytes
 from roost.node.machine.machine import memory
 from roost.node.models.choosing import Chooser
 from roost.node.models.ledger import RoomSettings
@@ -120,6 +121,7 @@ def open_node(
         models, chooser(settings), _shelf_settings(settings, str(stores.home.logs / node), places)
     )
     shelf.weigh_with(Calibration(stores.home), memories(settings))
+    shelf.copy_with(lambda: copy_max_bytes(memory(), machine.huge_pages()))
     processor = machine.processor()
     # Steps take as long as this processor, and so many of its cores, take for them.
     shelf.pace_with(Paces(stores.home, f"{processor.model or 'unknown'} {processor.threads}"))

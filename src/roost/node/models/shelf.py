@@ -78,6 +78,7 @@ class Shelf:
         self._known: tuple[Weighed, ...] = ()
         self._memories: Mapping[str, str] = {}
         self._paces: Paces | None = None
+        self._spare: Callable[[], int] = lambda: 0
         self._steps: dict[str, int] = {}
         self._counters = 0
 
@@ -96,6 +97,10 @@ class Shelf:
     def pace_with(self, paces: Paces) -> None:
         """Remember there how large steps of runtimes may be."""
         self._paces = paces
+
+    def copy_with(self, spare: Callable[[], int]) -> None:
+        """Let weights of so many bytes, as it is at a start, be copied instead of mapped."""
+        self._spare = spare
 
     async def note(self, key: RuntimeKey, measured_bytes: int) -> None:
         """A runtime of this key was seen to take so much; raises `storage_error`."""
@@ -151,6 +156,8 @@ class Shelf:
             self._check_engine(manifest, backend.name)
             await self.check(model)
             key, settings = self._plan(manifest, runtime, backend.name)
+            spare = await asyncio.to_thread(self._spare)
+            settings = msgspec.structs.replace(settings, copy_max_bytes=spare)
             try:
                 return await self._paced(backend, key, manifest, settings, on_progress)
             except RoostError as error:

@@ -1,0 +1,26 @@
+"""How large weights may be that are copied: half of what is left, where it is of use."""
+
+from __future__ import annotations
+
+import pytest
+
+from roost.core.machine import HugePages, Memory
+from roost.node.machine.copies import copy_max_bytes
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("memory", "mode", "most"),
+    [
+        (Memory(available_bytes=8 * GIB), "madvise", 4 * GIB),
+        (Memory(available_bytes=8 * GIB), "always", 4 * GIB),
+        (Memory(available_bytes=8 * GIB, limit_bytes=3 * GIB, used_bytes=GIB), "madvise", GIB),
+        (Memory(available_bytes=8 * GIB), "never", 0),
+        (Memory(available_bytes=8 * GIB), None, 0),
+        (Memory(total_bytes=8 * GIB), "madvise", 0),
+    ],
+)
+def test_half_of_what_is_left(memory: Memory, mode: str | None, most: int) -> None:
+    """A container's limit counts; none without huge pages, or where nobody tells what is left."""
+    assert copy_max_bytes(memory, HugePages(mode)) == most
