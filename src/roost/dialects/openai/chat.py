@@ -25,7 +25,6 @@ FIELDS = shared.SHARED_FIELDS | {
     "reasoning_effort",
     "chat_template_kwargs",
 }
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def read_chat(body: bytes, *, strict: bool = False) -> shared.Translated:
@@ -81,8 +80,8 @@ def _refuse_function_call(sent: JsonObject) -> None:
 def _thinking(sent: JsonObject, ignored: set[str]) -> tuple[bool | None, str]:
     """Read whether the model shall think, and how much, as OpenAI and engines with templates do."""
     effort = fields.text(sent, "reasoning_effort") or ""
-    if effort and effort not in EFFORTS:
-        message = f"'reasoning_effort' must be one of {', '.join(EFFORTS)}."
+    if effort and effort not in shared.EFFORTS:
+        message = f"'reasoning_effort' must be one of {', '.join(shared.EFFORTS)}."
         raise fail("bad_request", message, param="reasoning_effort")
     wishes = fields.mapping(sent, "chat_template_kwargs")
     thinking = fields.flag(wishes, "enable_thinking", "chat_template_kwargs.")

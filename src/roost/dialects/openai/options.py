@@ -29,6 +29,7 @@ CACHE_KEY_CHARS_MAX = 256
 BIASES_MAX = 4096
 IGNORED_NAMES_MAX = 32
 IGNORED_NAME_CHARS_MAX = 64
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 _STREAM_OPTIONS = frozenset({"include_usage"})
 _TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)

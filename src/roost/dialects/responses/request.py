@@ -1,8 +1,9 @@
 """DECIDER: a body for /v1/responses becomes a request.
 
 The input is a list of items; a run of them that an assistant said is one turn of ours. Tools that
-others run are left out, and so is every field that is not known. `store` is true where nobody says
-otherwise, as in the API.
+others run are left out, and so is every field that is not known. How tokens are drawn may be said
+by all the fields that a chat has for it, though the API itself has fewer. `store` is true where
+nobody says otherwise, as in the API.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ FIELDS = frozenset(
     {"model", "input", "instructions", "max_output_tokens", "temperature", "top_p", "stream"}
     | {"tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "store", "metadata"}
     | {"previous_response_id", "background", "prompt_cache_key", "roost", "seed", "stop", "top_k"}
+    | {"min_p", "presence_penalty", "frequency_penalty", "logit_bias"}
 )
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def read_response(body: bytes, *, strict: bool = False) -> shared.Translated:
@@ -64,9 +65,18 @@ def read_response(body: bytes, *, strict: bool = False) -> shared.Translated:
     ignored |= shared.unknown_names(sent, FIELDS)
     ignored |= shared.unknown_within(sent, "text", {"format"})
     ignored |= shared.unknown_within(sent, "reasoning", {"effort"})
-    translated = shared.translated(sent, request, ignored, strict=strict)
-    options = msgspec.structs.replace(translated.options, wishes=wishes, include_usage=True)
-    return msgspec.structs.replace(translated, options=options)
+    return shared.Translated(
+        request,
+        shared.ReplyOptions(
+            stream=fields.flag(sent, "stream") or False,
+            include_usage=True,
+            model_as_sent=fields.text(sent, "model"),
+            wishes=wishes,
+        ),
+        shared.name_ignored(ignored, strict=strict),
+        fields.mapping(sent, "roost"),
+        shared.read_cache_key(sent),
+    )
 
 
 def going_on(
@@ -129,7 +139,7 @@ def _metadata(sent: JsonObject) -> dict[str, str]:
 
 def _thinking(sent: JsonObject) -> tuple[bool | None, str]:
     effort = fields.text(fields.mapping(sent, "reasoning"), "effort", "reasoning.") or ""
-    if effort and effort not in EFFORTS:
-        message = f"'reasoning.effort' must be one of {', '.join(EFFORTS)}."
+    if effort and effort not in shared.EFFORTS:
+        message = f"'reasoning.effort' must be one of {', '.join(shared.EFFORTS)}."
         raise fail("bad_request", message, param="reasoning.effort")
     return (False, "") if effort == "none" else (None, effort)

@@ -6,7 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from roost.dialects.shapes.shared import Count, Fact, Json, Probability, RoostWishes, Temperature
+from roost.dialects.openai.envelope import Fact
+from roost.dialects.shapes.shared import Count, Json, Probability, RoostWishes, Temperature
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 

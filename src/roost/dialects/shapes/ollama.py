@@ -6,8 +6,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from roost.dialects.openai.envelope import Fact
 from roost.dialects.shapes.openai import ChosenToken, Tool
-from roost.dialects.shapes.shared import Count, Fact, Ids, Json, RoostWishes
+from roost.dialects.shapes.shared import Count, Ids, Json, RoostWishes
 
 KeepAlive: TypeAlias = int | float | str
 Think: TypeAlias = bool | Literal["low", "medium", "high", "max"]

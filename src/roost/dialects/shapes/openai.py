@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from roost.dialects.openai.envelope import Fact
 from roost.dialects.shapes.shared import (
     Count,
-    Fact,
     Ids,
     Json,
     Penalty,

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from roost.dialects.openai.envelope import Fact
 from roost.dialects.shapes.openai import ChatMessage, Stop, Tool
-from roost.dialects.shapes.shared import Count, Fact, Ids, Json, RoostWishes
+from roost.dialects.shapes.shared import Count, Ids, Json, RoostWishes
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -78,6 +79,7 @@ class InferRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
     stop: Stop | None = None
     roost: RoostWishes | None = None
 

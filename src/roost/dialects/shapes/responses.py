@@ -6,8 +6,16 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from roost.dialects.openai.envelope import Fact
 from roost.dialects.shapes.openai import Limit, Stop
-from roost.dialects.shapes.shared import Count, Fact, Json, Probability, RoostWishes, Temperature
+from roost.dialects.shapes.shared import (
+    Count,
+    Json,
+    Penalty,
+    Probability,
+    RoostWishes,
+    Temperature,
+)
 
 Status: TypeAlias = Literal[
     "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"
@@ -24,7 +32,11 @@ class ResponseRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
     temperature: Temperature | None = None
     top_p: Probability | None = None
     top_k: Annotated[int, msgspec.Meta(ge=-1, le=1_000_000)] | None = None
+    min_p: Probability | None = None
     seed: int | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, float] | None = None
     stop: Stop | None = None
     stream: bool | None = None
     tools: list[Json] | None = None

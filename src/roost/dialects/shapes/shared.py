@@ -6,7 +6,6 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-Fact: TypeAlias = str | int | float | bool | None
 Json: TypeAlias = dict[str, object]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Probability: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -19,7 +19,7 @@ FIELDS = frozenset(
     {
         *("conversation_id", "prompt", "model", "max_tokens", "roost", "stop"),
         *("temperature", "top_p", "top_k", "min_p", "seed"),
-        *("presence_penalty", "frequency_penalty"),
+        *("presence_penalty", "frequency_penalty", "logit_bias"),
     }
 )
 

@@ -10,16 +10,14 @@ that is cut ends in one event that has `error` as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
 
 import msgspec
 
 from roost.core.events import Delta, Failed, Finished, StreamEvent
 from roost.dialects.json_text import encode_text, escape_line_ends
+from roost.dialects.openai.envelope import Fact
 from roost.errors import Failure
 from roost.text import sse
-
-Fact: TypeAlias = str | int | float | bool | None
 
 LOST = "Worker connection lost during decode"
 FAILED = "Worker decode failed"
