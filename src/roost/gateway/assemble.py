@@ -24,7 +24,6 @@ from roost.gateway.conversations.archive import Archive, ArchiveSettings
 from roost.gateway.conversations.compactor import Compactor
 from roost.gateway.conversations.infer import Infer, InferSettings
 from roost.gateway.conversations.infer_outlet import errors_by_path
-from roost.gateway.conversations.responses import ROOT as RESPONSES
 from roost.gateway.conversations.responses import Responses
 from roost.gateway.desk.admin import Admin
 from roost.gateway.desk.control import Control
@@ -37,7 +36,7 @@ from roost.gateway.desk.ordering import Ordering
 from roost.gateway.desk.pages import COORDINATOR, DOCS, HOME, Pages, WebFile, read_web
 from roost.gateway.desk.state_desk import StateDesk
 from roost.gateway.entry.identity import Identity, IdentitySettings
-from roost.gateway.failures import MESSAGES, errors_under
+from roost.gateway.failures import errors_under
 from roost.gateway.foreign.guests import Guests, GuestSettings
 from roost.gateway.front import defects
 from roost.gateway.front.access import Allowed, Authorise, Gate, allowed, anyone, origins
@@ -264,22 +263,8 @@ class Gateway:
         self._guests.add_to(routes, self._admit)
         routes.add("POST", "/coordinator/infer", self.infer.infer)
         ConversationViews(self._archive, self.infer.conversations).add_to(routes)
-        routes.add("POST", "/v1/chat/completions", self._generation.chat)
-        routes.add("POST", "/v1/completions", self._generation.completions)
-        routes.add("POST", MESSAGES, self._generation.messages)
-        routes.add("POST", f"{MESSAGES}/count_tokens", self._generation.count)
-        routes.add("POST", RESPONSES, self._generation.responses)
-        routes.add("POST", "/v1/embeddings", self._generation.embeddings)
-        routes.add("POST", "/v1/rerank", self._generation.rerank)
+        self._generation.add_to(routes)
         self._responses.add_to(routes)
-        routes.add("POST", "/api/chat", self._generation.ollama_chat)
-        routes.add("POST", "/api/generate", self._generation.ollama_generate)
-        routes.add("POST", "/api/embed", self._generation.ollama_embed)
-        routes.add("POST", "/api/embeddings", self._generation.ollama_embeddings)
-        # With `/v1` before them or without, as all others.
-        routes.add("POST", "/v1/tokenize", self._generation.tokenize)
-        routes.add("POST", "/v1/detokenize", self._generation.detokenize)
-        routes.add("POST", "/v1/apply-template", self._generation.template)
         OllamaViews(self.mind, self._admin.listed).add_to(routes)
         return routes
 

@@ -1,11 +1,12 @@
 """SHELL: an HTTP call becomes a turn: body to request, terms, voice, and off to the mind.
 
-Adding a dialect is adding a `Dialect` value: how its bodies are read, and its two voices.
+Adding a dialect is adding a `Dialect` to the table, and who reads its bodies to the readers.
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,23 +27,7 @@ from roost.fleet.streams.relay import RelaySettings
 from roost.gateway.conversations.responses import BACKGROUND_S
 from roost.gateway.desk.staying import Staying
 from roost.gateway.entry.choices import Choices, check_alone, echoed
-from roost.gateway.entry.dialects import (
-    CHAT,
-    COMPLETIONS,
-    COUNT,
-    DETOKENIZE,
-    EMBEDDINGS,
-    MESSAGES,
-    OLLAMA_CHAT,
-    OLLAMA_EMBED,
-    OLLAMA_EMBEDDINGS,
-    OLLAMA_GENERATE,
-    RERANK,
-    RESPONSES,
-    TEMPLATE,
-    TOKENIZE,
-    Dialect,
-)
+from roost.gateway.entry.dialects import DIALECTS, Dialect
 from roost.gateway.entry.entry import Entry, Order, terms_of
 from roost.gateway.entry.identity import talk_of
 from roost.gateway.front.rendering import JSON_BODY
@@ -58,7 +43,7 @@ if TYPE_CHECKING:
     from roost.gateway.entry.identity import Identity
     from roost.gateway.mind import Mind
     from roost.gateway.replay.lifelines import Lifelines
-    from roost.gateway.routes import Call
+    from roost.gateway.routes import Call, Routes
     from roost.gateway.tasks import Tasks
     from roost.gateway.turns.turn import Turn
 
@@ -113,61 +98,10 @@ class Generation:
         self._choices = Choices(mind)
         self._staying = Staying(mind)
 
-    def chat(self, call: Call) -> None:
-        """POST /v1/chat/completions."""
-        self._begin(call, CHAT)
-
-    def completions(self, call: Call) -> None:
-        """POST /v1/completions."""
-        self._begin(call, COMPLETIONS)
-
-    def messages(self, call: Call) -> None:
-        """POST /v1/messages."""
-        self._begin(call, MESSAGES)
-
-    def count(self, call: Call) -> None:
-        """POST /v1/messages/count_tokens."""
-        self._begin(call, COUNT)
-
-    def responses(self, call: Call) -> None:
-        """POST /v1/responses."""
-        self._begin(call, RESPONSES)
-
-    def ollama_chat(self, call: Call) -> None:
-        """POST /api/chat."""
-        self._begin(call, OLLAMA_CHAT)
-
-    def ollama_generate(self, call: Call) -> None:
-        """POST /api/generate."""
-        self._begin(call, OLLAMA_GENERATE)
-
-    def ollama_embed(self, call: Call) -> None:
-        """POST /api/embed."""
-        self._begin(call, OLLAMA_EMBED)
-
-    def ollama_embeddings(self, call: Call) -> None:
-        """POST /api/embeddings."""
-        self._begin(call, OLLAMA_EMBEDDINGS)
-
-    def tokenize(self, call: Call) -> None:
-        """POST /tokenize."""
-        self._begin(call, TOKENIZE)
-
-    def detokenize(self, call: Call) -> None:
-        """POST /detokenize."""
-        self._begin(call, DETOKENIZE)
-
-    def template(self, call: Call) -> None:
-        """POST /apply-template."""
-        self._begin(call, TEMPLATE)
-
-    def embeddings(self, call: Call) -> None:
-        """POST /v1/embeddings."""
-        self._begin(call, EMBEDDINGS)
-
-    def rerank(self, call: Call) -> None:
-        """POST /v1/rerank."""
-        self._begin(call, RERANK)
+    def add_to(self, routes: Routes) -> None:
+        """Put these endpoints into the table."""
+        for dialect in DIALECTS:
+            routes.add("POST", dialect.path, partial(self._begin, dialect=dialect))
 
     def use(self, settings: GenerationSettings) -> None:
         """Serve what comes from now on by these."""
@@ -265,8 +199,7 @@ class Generation:
         trims = asked_trimming(
             fields.get(CONTEXT_HEADER), twins.context, by_default=self._settings.trims
         )
-        # Clients of the other APIs shorten their history by themselves when they are refused.
-        sent = _trimming(sent) if trims and dialect in (CHAT, OLLAMA_CHAT) else sent
+        sent = _trimming(sent) if trims and dialect.trims else sent
         return _Asked(dialect, sent, terms, held, talk_of(terms, session), own)
 
     def _check_inputs(self, request: GenerateRequest) -> None:

@@ -215,10 +215,7 @@ class MessageBody:
 
 
 class CountBody:
-    """Tells how long a prompt is; `choice` makes no difference to that."""
-
-    def __init__(self, choice: Choice) -> None:
-        self._choice = choice
+    """Tells how long a prompt is."""
 
     def event(self, event: StreamEvent) -> bytes:
         """Take an event; return the JSON body at the end. Raises the failure that ended it."""

@@ -34,67 +34,74 @@ from roost.gateway.turns.scribe import EVENTS, Manner, StreamVoice, WholeVoice
 class Dialect(msgspec.Struct, frozen=True):
     """How one API is spoken: the voices of a choice, and how a reply of several ends, if it may.
 
-    `manner` is how its streams go over HTTP, `mode` what a model has to be for.
+    `path` is where it is asked for, `api` by whom its bodies are read. `manner` is how its streams
+    go over HTTP, `mode` what a model has to be for. `trims` is whether chats that are too long may
+    be trimmed: clients of the other APIs shorten theirs by themselves when they are refused.
     """
 
     name: str
     api: Api
+    path: str
     id_prefix: str
     stream_voice: Callable[[Choice], StreamVoice]
     whole_voice: Callable[[Choice], WholeVoice]
     ends: Callable[[Choice], Ends] | None = None
     manner: Manner = EVENTS
     mode: Mode = "generate"
+    trims: bool = False
 
 
-CHAT = Dialect("openai", "chat", "chatcmpl-", ChatStream, ChatBody, chat_ends)
-COMPLETIONS = Dialect(
-    "openai", "completions", "cmpl-", CompletionStream, CompletionBody, completion_ends
+_openai = partial(Dialect, "openai")
+_anthropic = partial(
+    Dialect, "anthropic", id_prefix=anthropic_reply.ID_PREFIX, stream_voice=MessageStream
 )
-MESSAGES = Dialect("anthropic", "messages", anthropic_reply.ID_PREFIX, MessageStream, MessageBody)
-COUNT = Dialect("anthropic", "count_tokens", anthropic_reply.ID_PREFIX, MessageStream, CountBody)
-RESPONSES = Dialect("responses", "responses", response.ID_PREFIX, ResponseStream, ResponseBody)
-_LINES = Manner(tuple(JSON_LINES), timed=True)
-OLLAMA_CHAT = Dialect(
+_ollama = partial(
+    Dialect,
     "ollama",
-    "ollama_chat",
-    ollama_reply.ID_PREFIX,
-    partial(OllamaStream, shape="chat"),
-    partial(OllamaBody, shape="chat"),
-    manner=_LINES,
+    id_prefix=ollama_reply.ID_PREFIX,
+    stream_voice=partial(OllamaStream, shape="generate"),
+    manner=Manner(tuple(JSON_LINES), timed=True),
 )
-OLLAMA_GENERATE = Dialect(
-    "ollama",
-    "ollama_generate",
-    ollama_reply.ID_PREFIX,
-    partial(OllamaStream, shape="generate"),
-    partial(OllamaBody, shape="generate"),
-    manner=_LINES,
+_tokens = partial(Dialect, "tokens", id_prefix="tok-", stream_voice=ChatStream)
+
+DIALECTS = (
+    _openai(
+        *("chat", "/v1/chat/completions", "chatcmpl-", ChatStream, ChatBody, chat_ends), trims=True
+    ),
+    _openai(
+        *("completions", "/v1/completions", "cmpl-"),
+        *(CompletionStream, CompletionBody, completion_ends),
+    ),
+    _anthropic("messages", "/v1/messages", whole_voice=MessageBody),
+    _anthropic("count_tokens", "/v1/messages/count_tokens", whole_voice=lambda _: CountBody()),
+    Dialect(
+        "responses", "responses", "/v1/responses", response.ID_PREFIX, ResponseStream, ResponseBody
+    ),
+    # Neither is ever streamed; what is told of a failure is told as to every client of OpenAI's.
+    _openai("embeddings", "/v1/embeddings", "embd-", ChatStream, EmbeddingsBody, mode="embed"),
+    _openai("rerank", "/v1/rerank", "rerank-", ChatStream, RerankBody, mode="rank"),
+    _ollama(
+        *("ollama_chat", "/api/chat"),
+        stream_voice=partial(OllamaStream, shape="chat"),
+        whole_voice=partial(OllamaBody, shape="chat"),
+        trims=True,
+    ),
+    _ollama("ollama_generate", "/api/generate", whole_voice=partial(OllamaBody, shape="generate")),
+    _ollama(
+        *("ollama_embed", "/api/embed"),
+        whole_voice=partial(OllamaVectors, shape="embed"),
+        mode="embed",
+    ),
+    _ollama(
+        *("ollama_embeddings", "/api/embeddings"),
+        whole_voice=partial(OllamaVectors, shape="embeddings"),
+        mode="embed",
+    ),
+    # What is told of a prompt is never streamed either.
+    _tokens("tokenize", "/v1/tokenize", whole_voice=partial(PromptTold, asked="tokens")),
+    _tokens("detokenize", "/v1/detokenize", whole_voice=partial(PromptTold, asked="text")),
+    _tokens(
+        "apply_template", "/v1/apply-template", whole_voice=partial(PromptTold, asked="template")
+    ),
 )
-# Neither is ever streamed; what is told of a failure is told as to every client of OpenAI's API.
-EMBEDDINGS = Dialect("openai", "embeddings", "embd-", ChatStream, EmbeddingsBody, mode="embed")
-RERANK = Dialect("openai", "rerank", "rerank-", ChatStream, RerankBody, mode="rank")
-OLLAMA_EMBED = Dialect(
-    "ollama",
-    "ollama_embed",
-    ollama_reply.ID_PREFIX,
-    partial(OllamaStream, shape="generate"),
-    partial(OllamaVectors, shape="embed"),
-    manner=_LINES,
-    mode="embed",
-)
-OLLAMA_EMBEDDINGS = Dialect(
-    "ollama",
-    "ollama_embeddings",
-    ollama_reply.ID_PREFIX,
-    partial(OllamaStream, shape="generate"),
-    partial(OllamaVectors, shape="embeddings"),
-    manner=_LINES,
-    mode="embed",
-)
-# What is told of a prompt is never streamed either.
-TOKENIZE = Dialect("tokens", "tokenize", "tok-", ChatStream, partial(PromptTold, asked="tokens"))
-DETOKENIZE = Dialect("tokens", "detokenize", "tok-", ChatStream, partial(PromptTold, asked="text"))
-TEMPLATE = Dialect(
-    "tokens", "apply_template", "tok-", ChatStream, partial(PromptTold, asked="template")
-)
+"""Every API that a model is asked through; each path also without its `/v1`."""
