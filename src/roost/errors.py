@@ -364,3 +364,19 @@ def fail(
 ) -> RoostError:
     """Build the exception for a reason; the line that calls this begins with `raise`."""
     return RoostError(Failure(reason, message, param, retry_after_s))
+
+
+def prompt_too_long(tokens: int, ctx: int, param: str) -> Failure:
+    """Say that a prompt of so many tokens, or more, does not fit a context of `ctx` tokens.
+
+    Clients look for these very words, and for the numbers: LangChain, LiteLLM, Claude Code and
+    others decide by them.
+    """
+    # A prompt that fills the context exactly leaves no room for an answer of one token.
+    most = ctx if tokens > ctx else ctx - 1
+    return Failure(
+        "context_length_exceeded",
+        f"prompt is too long: {tokens} tokens > {most} maximum. "
+        f"This model's maximum context length is {ctx} tokens.",
+        param,
+    )

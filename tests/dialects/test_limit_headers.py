@@ -33,7 +33,11 @@ def test_anthropic() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0, b"0ms"), (0.02, b"20ms"), (1.54, b"1.5s"), (59.96, b"1m0s"), (373.0, b"6m13s")],
+    [
+        *((0.0, b"0ms"), (0.02, b"20ms"), (0.9996, b"1s"), (1.54, b"1.5s")),
+        *((59.94, b"59.9s"), (59.96, b"1m0s"), (119.4, b"1m59s"), (119.9, b"2m0s")),
+        (373.0, b"6m13s"),
+    ],
 )
 def test_times(seconds: float, text: bytes) -> None:
     """Times are written as OpenAI writes them."""

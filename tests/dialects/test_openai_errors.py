@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 
 import pytest
 
-from roost.dialects.openai.errors import context_failure, error_body, model_not_found
+from roost.dialects.openai.errors import error_body, model_not_found
 from roost.errors import REASONS, Failure, fail
 
 
@@ -52,20 +51,6 @@ def test_types(reason: str, kind: str) -> None:
 def test_no_param_is_null() -> None:
     """A failure of no field in particular says so."""
     assert json.loads(error_body(Failure("internal", "x"))[1])["error"]["param"] is None
-
-
-def test_an_overflow_in_words_clients_know() -> None:
-    """Each of these is what some client looks for in the text."""
-    failure = context_failure(9000, 4096)
-    assert failure.message == (
-        "prompt is too long: 9000 tokens > 4096 maximum. "
-        "This model's maximum context length is 4096 tokens."
-    )
-    assert (failure.status, failure.reason) == (400, "context_length_exceeded")
-    assert (failure.param, context_failure(1, 2, "prompt").param) == ("messages", "prompt")
-    found = re.search(r"prompt is too long: (\d+) tokens > (\d+) maximum", failure.message)
-    assert found
-    assert found.groups() == ("9000", "4096")
 
 
 def test_an_unknown_model() -> None:

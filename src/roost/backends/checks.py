@@ -23,7 +23,7 @@ from roost.core.request import (
     TextPrompt,
     mode_for,
 )
-from roost.errors import RoostError, fail
+from roost.errors import RoostError, fail, prompt_too_long
 
 STOPS_MAX = 16
 STOP_CHARS_MAX = 4096
@@ -191,14 +191,8 @@ def limit_of(request: GenerateRequest, prompt_tokens: int, ctx: int) -> int:
 
 def too_long(request: GenerateRequest, prompt_tokens: int, ctx: int) -> RoostError:
     """Say that a prompt does not fit, in words that clients recognise."""
-    # A prompt that fills the context exactly leaves no room for an answer of one token.
-    most = ctx if prompt_tokens > ctx else ctx - 1
-    return fail(
-        "context_length_exceeded",
-        f"prompt is too long: {prompt_tokens} tokens > {most} maximum."
-        f" This model's maximum context length is {ctx} tokens.",
-        param="messages" if isinstance(request.prompt, ChatPrompt) else "prompt",
-    )
+    param = "messages" if isinstance(request.prompt, ChatPrompt) else "prompt"
+    return RoostError(prompt_too_long(prompt_tokens, ctx, param))
 
 
 def check_size(

@@ -46,10 +46,13 @@ def _header(name: str, value: object) -> Header:
 
 def _duration(seconds: float) -> str:
     """Write a time as OpenAI does: `20ms`, `1.5s`, `6m0s`."""
-    if seconds < 1:
-        return f"{round(seconds * 1000)}ms"
-    minutes, rest = divmod(round(seconds, 1), 60)
-    return f"{minutes:.0f}m{rest:.0f}s" if minutes else f"{rest:g}s"
+    # Rounded before anything is decided by it: nothing is 1000ms, 60s or 1m60s.
+    if (thousandths := round(seconds * 1000)) < 1000:
+        return f"{thousandths}ms"
+    if (tenths := round(seconds, 1)) < 60:
+        return f"{tenths:g}s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest}s"
 
 
 def _moment(unix_s: float) -> str:

@@ -7,7 +7,7 @@ from operator import attrgetter
 import msgspec
 
 from roost.core.ids import ModelId
-from roost.errors import Failure
+from roost.errors import Failure, prompt_too_long
 from roost.fleet.books import Books
 from roost.fleet.calls import Attempt, Call
 from roost.fleet.choice.affinity import Home
@@ -125,7 +125,7 @@ class Assigner:
         if only_too_long(field, ask):
             largest = max(field.candidates, key=attrgetter("ctx"))
             least = least_tokens(ask, largest)
-            self._books.answer(call, refusals.too_long(least, largest.ctx), now)
+            self._books.answer(call, prompt_too_long(least, largest.ctx, "messages"), now)
         else:
             self._books.answer(call, self._hopeless(call, ask), now)
         return True

@@ -33,18 +33,6 @@ def error_body(failure: Failure) -> tuple[int, bytes]:
     return failure.status, error_json(failure)
 
 
-def context_failure(prompt_tokens: int, limit: int, param: str = "messages") -> Failure:
-    """Say that a prompt does not fit, in words that hold every phrase clients search for.
-
-    LangChain, LiteLLM, Claude Code and others decide by the text, some of them by its numbers.
-    """
-    message = (
-        f"prompt is too long: {prompt_tokens} tokens > {limit} maximum. "
-        f"This model's maximum context length is {limit} tokens."
-    )
-    return Failure("context_length_exceeded", message, param)
-
-
 def model_not_found(name: str) -> Failure:
     """Say that no node has a model of this name; clients look for "does not exist"."""
     return Failure(

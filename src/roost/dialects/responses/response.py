@@ -31,7 +31,7 @@ _CODES = {
 
 
 class Output:
-    """The items of a response so far; `prefix` makes their ids like no other's."""
+    """The items of a response so far; the id of its `choice` makes theirs like no other's."""
 
     def __init__(self, choice: Choice) -> None:
         self._unique = choice.reply_id.removeprefix(ID_PREFIX)

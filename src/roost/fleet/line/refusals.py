@@ -101,20 +101,6 @@ def cancelled() -> Failure:
     return Failure("cancelled", "The request was cancelled.")
 
 
-def too_long(least: int, ctx: int) -> Failure:
-    """The prompt fits no node's context; it has at least so many tokens.
-
-    Clients look for these very words, and for the numbers. One token has to be left for the answer.
-    """
-    most = ctx if least > ctx else ctx - 1
-    return Failure(
-        "context_length_exceeded",
-        f"prompt is too long: {least} tokens > {most} maximum. "
-        f"This model's maximum context length is {ctx} tokens.",
-        param="messages",
-    )
-
-
 def no_nodes(model: ModelId, hint_s: int) -> Failure:
     """The model exists, but nobody who has it is connected."""
     return Failure(
