@@ -188,6 +188,7 @@ def test_a_port_is_free_ours_or_somebody_elses(tmp_path: Path) -> None:
             assert port_facts("127.0.0.1", port, home).is_ours
     assert port_facts("127.0.0.1", port, home) == PortFacts("127.0.0.1", port)
     assert port_facts("no.such.host.invalid", port, home).why
+    assert port_facts("a..b", port, home).why == "this is no name of a machine"
 
 
 def test_a_binary_says_its_version(tmp_path: Path) -> None:

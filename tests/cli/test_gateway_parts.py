@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 
 import pytest
 
@@ -105,6 +106,14 @@ def test_a_port_in_use_is_said_with_the_flag_that_changes_it(flag: str, words: s
     with pytest.raises(RoostError) as caught, said_where(settings(), flag):
         raise OSError(errno.EADDRINUSE, "")
     assert words in caught.value.failure.message
+
+
+def test_a_host_that_can_have_no_address_is_said_with_its_flag() -> None:
+    """A look-up fails with no `OSError` then."""
+    with pytest.raises(RoostError) as caught, said_where(settings(host="a..b")):
+        socket.getaddrinfo("a..b", 80)
+    failure = caught.value.failure
+    assert (failure.reason, failure.message.startswith("--host a..b: ")) == ("bad_request", True)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,15 @@ def test_an_answer_of_another_kind_is_said_to_be_one(
     assert "is it of another version?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["", "a..b", "x" * 64])
+def test_an_address_that_can_have_nobody_is_refused(
+    host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong `--url` says what a right one looks like."""
+    assert main.run(["runtime", "info", "--url", f"http://{host}"]) == 2
+    assert "--url needs http://HOST:PORT" in capsys.readouterr().err
+
+
 def test_a_missing_key_is_said_with_where_to_put_it(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,6 +102,8 @@ async def test_a_worker_is_known_by_its_heartbeat() -> None:
         ({"worker_url": "http://10.0.0.1:3001"}, 403, "worker_nets"),
         ({"worker_url": "http://user@127.0.0.1:3001"}, 400, "worker_url"),
         ({"worker_url": "file:///etc/passwd"}, 400, "worker_url"),
+        ({"worker_url": "http://a..b:3001"}, 400, "worker_url"),
+        ({"worker_url": f"http://{'x' * 70}.b"}, 400, "worker_url"),
         ({"worker_url": "http://no-such-name.invalid:1"}, 403, "worker_nets"),
         ({"models": ["m"] * 5000}, 400, "models"),
         ({"key": "k" * 70_000}, 413, "heartbeat"),

@@ -114,6 +114,7 @@ def test_a_gateways_address_becomes_its_links(join: str, url: str) -> None:
     [
         *("", "127.0.0.1:7878", "ftp://h", "http://", "http://:80", "http://h:port", "http://h:0"),
         *("http://h:70000", "http://[::1", "http://h?x=1", "http://h#x", "ws://h"),
+        *("http://a..b", f"http://{'x' * 64}"),
     ],
 )
 def test_what_is_no_address_is_refused(join: str) -> None:

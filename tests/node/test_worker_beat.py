@@ -123,6 +123,7 @@ async def test_a_coordinator_that_is_not_there_is_no_reason_to_stop(
         "http://host/#x",
         "http://host:99999",
         "http://ho st",
+        "http://a..b",
         "http://host/a b",
         "http://host/\r\nx: y",
     ],

@@ -91,6 +91,8 @@ def test_cards_from_elsewhere_are_refused(store: ModelStore, tmp_path: Path) -> 
         ('backend = "command"\nargv = ["x"]\nctx = 9\npath = "here"', "path"),
         ('backend = "command"\nargv = ["x"]\nctx = 9\nkey = "y"', "key"),
         ('backend = "command"\nargv = ["x"]\nctx = 9\nbos = "\ud800"', "no TOML"),
+        ('backend = "openai_http"\nurl = "http://a..b/v1"\nctx = 9', "url is http"),
+        ('backend = "vllm"\nhost = "a..b"\nctx = 9', "host is a name"),
     ],
 )
 def test_what_is_wrong_in_a_card_is_said(text: str, what: str) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from roost.cli import options
+from roost.core.hosts import is_host
 from roost.errors import REASONS as CATALOGUE
 from roost.errors import RoostError, fail
 from roost.node.joining.pinned_tls import pinned_context
@@ -112,13 +113,13 @@ def opened(where: Located, timeout_s: float) -> tuple[HTTPConnection, str]:
     """
     try:
         parts = urlsplit(where.url)
-        host, port = parts.hostname, parts.port
+        host, port = parts.hostname or "", parts.port
     except ValueError:
-        host, port, parts = None, None, urlsplit("")
+        host, port, parts = "", None, urlsplit("")
     root = parts.path.rstrip("/")
-    if parts.scheme == "http" and host:
+    if parts.scheme == "http" and is_host(host):
         return HTTPConnection(host, port, timeout=timeout_s), root
-    if parts.scheme == "https" and host:
+    if parts.scheme == "https" and is_host(host):
         return HTTPSConnection(host, port, timeout=timeout_s, context=trusted(where)), root
     raise fail("bad_request", "--url needs http://HOST:PORT or https://HOST:PORT.")
 

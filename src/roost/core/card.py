@@ -15,9 +15,11 @@ from __future__ import annotations
 import re
 import tomllib
 from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
+from roost.core.hosts import is_host
 from roost.core.presets import PRESETS
 from roost.errors import fail
 
@@ -209,7 +211,7 @@ def _filled(told: dict[str, object]) -> dict[str, object]:
 
 def _wrong(card: Card) -> str:
     """Say what no type can say of a card, "" where nothing is wrong."""
-    if isinstance(card, Remote) and not _URL.fullmatch(card.url):
+    if isinstance(card, Remote) and not _is_url(card.url):
         return "url is http://HOST[:PORT][/PATH] or https://…"
     if isinstance(card, Vllm):
         return _wrong_vllm(card)
@@ -226,13 +228,18 @@ def _wrong(card: Card) -> str:
     return ""
 
 
+def _is_url(text: str) -> bool:
+    return _URL.fullmatch(text) is not None and is_host(urlsplit(text).hostname or "")
+
+
 def _wrong_vllm(card: Vllm) -> str:
     if bool(card.path) == bool(card.host):
         return "a vLLM has either a path, for one of roost's own, or a host"
     if card.host:
         if card.args or card.executable or card.prefix_caching != "auto":
             return "args, executable and prefix_caching are for a vLLM of roost's own"
-        return "" if _HOST.fullmatch(card.host) else "host is a name or an address"
+        is_name = _HOST.fullmatch(card.host) and is_host(card.host)
+        return "" if is_name else "host is a name or an address"
     if card.model or card.key_file:
         return "model and key_file are for a vLLM that is somebody else's"
     return _reserved_in(card.args, VLLM_RESERVED)

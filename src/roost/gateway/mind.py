@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -49,6 +49,14 @@ IDLE_TICK_S = 1.0
 """Longest time the coordinator goes without a look at the clock."""
 
 
+class _Waiter(NamedTuple):
+    """Who waits for an attempt's place; the same place may have several."""
+
+    request: RequestId
+    attempt: int
+    done: Freed
+
+
 class Mind:
     """Owns the coordinator, the links and the live turns of one gateway."""
 
@@ -80,7 +88,7 @@ class Mind:
         self._effects: deque[Effect] = deque()
         self.on_report: list[Callable[[NodeId], None]] = []
         self._awaited: dict[NodeId, asyncio.Event] = {}
-        self._patient: dict[tuple[RequestId, int], tuple[asyncio.TimerHandle, Freed]] = {}
+        self._patient: dict[_Waiter, asyncio.TimerHandle] = {}
         self._performing = False
         self._alarm = Alarm(self._loop, self._tick)
 
@@ -145,19 +153,18 @@ class Mind:
 
     def when_free(self, turn: Turn, wait_s: float, done: Freed) -> None:
         """Call `done` once when a turn's place is free again, or after `wait_s`, or at once."""
-        place = turn.terms.request_id, turn.attempt
-        if not self.coordinator.holds(*place):
+        waiter = _Waiter(turn.terms.request_id, turn.attempt, done)
+        if not self.coordinator.holds(waiter.request, waiter.attempt):
             done()
             return
-        self._patient[place] = (self._loop.call_later(wait_s, self._freed, place), done)
+        self._patient[waiter] = self._loop.call_later(wait_s, self._freed, waiter)
 
-    def _freed(self, place: tuple[RequestId, int]) -> None:
+    def _freed(self, waiter: _Waiter) -> None:
         # What `done` brings about may free others, whose turn it then is not any more.
-        waiting = self._patient.pop(place, None)
-        if waiting is not None:
-            timer, done = waiting
+        timer = self._patient.pop(waiter, None)
+        if timer is not None:
             timer.cancel()
-            done()
+            waiter.done()
 
     def started(self, turn: Turn, event: Started) -> None:
         """The current attempt holds a slot."""
@@ -273,10 +280,18 @@ class Mind:
     def node_left(self, link: NodeLink) -> None:
         """A link has ended, for whatever reason."""
         if self.links.get(link.node) is link:
-            del self.links[link.node]
-            self._abilities.on_left(link.node)
-            self._feed(self.coordinator.on_node_left(link.node, self.now_s))
-            self._reported(link.node)
+            effects = self.coordinator.on_node_left(link.node, self.now_s)
+            self.unlink(link.node)
+            self._feed(effects)
+
+    def unlink(self, node: NodeId) -> NodeLink | None:
+        """Take a node's link out of use, and give it back, if there is one."""
+        link = self.links.pop(node, None)
+        if self.coordinator.silent_s(node, self.now_s) is None:
+            # Of a link that another one replaces all of this holds on.
+            self._abilities.on_left(node)
+            self._reported(node)
+        return link
 
     def refused(self, ticket: Ticket, message: Refused) -> None:
         """A node did not start an attempt."""
@@ -334,7 +349,7 @@ class Mind:
 
     def close(self) -> None:
         """Stop the clock."""
-        for timer, _ in self._patient.values():
+        for timer in self._patient.values():
             timer.cancel()
         self._patient.clear()
         self._alarm.end()
@@ -355,8 +370,9 @@ class Mind:
 
     def _look_after(self) -> None:
         try:
-            for place in [one for one in self._patient if not self.coordinator.holds(*one)]:
-                self._freed(place)
+            holds = self.coordinator.holds
+            for one in [one for one in self._patient if not holds(one.request, one.attempt)]:
+                self._freed(one)
         finally:
             if self._effects:
                 self._loop.call_soon(self._feed, [])

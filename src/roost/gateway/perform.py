@@ -34,6 +34,10 @@ class Office(Protocol):
         """The links in use, by node."""
         ...
 
+    def unlink(self, node: NodeId) -> NodeLink | None:
+        """Take a node's link out of use, and give it back, if there is one."""
+        ...
+
     @property
     def turns(self) -> dict[RequestId, Turn]:
         """The live requests."""
@@ -116,7 +120,7 @@ def _waiting(office: Office, effect: Waiting) -> None:
 
 
 def _disconnect(office: Office, effect: Disconnect) -> None:
-    link = office.links.pop(effect.node, None)
+    link = office.unlink(effect.node)
     if link is not None:
         link.shut(effect.failure)
 

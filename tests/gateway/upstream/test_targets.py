@@ -38,7 +38,7 @@ def test_parse(text: str, target: Target) -> None:
         *("w1:8080", "ftp://w1", "http://", "http://:80", "http://w1:x", "http://w1:0", ""),
         *("http://w1:70000", "http://user@w1", "http://w1/?a=b", "http://w1/#f", "http://w1\\x"),
         *("bad name=http://w1", "http://w1 /x", "http://w1\r\nX: y", "a=b=http://w1", "http://[x]"),
-        "http://w1:٣",
+        *("http://w1:٣", "http://a..b", "http://.a", f"http://{'x' * 64}.b"),
     ],
 )
 def test_nonsense_is_refused(text: str) -> None:

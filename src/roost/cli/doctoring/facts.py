@@ -200,6 +200,8 @@ def port_facts(host: str, port: int, home: Home) -> PortFacts:
         with socket.socket(family, kind) as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(address)
+    except UnicodeError:
+        return PortFacts(host, port, "this is no name of a machine")
     except OSError as error:
         ours = error.errno == errno.EADDRINUSE and _is_ours(home, port)
         return PortFacts(host, port, error.strerror or type(error).__name__, ours)

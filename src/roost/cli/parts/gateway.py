@@ -140,6 +140,9 @@ def said_where(settings: Settings, flag: str = "") -> Iterator[None]:
     except FileNotFoundError:
         message = "--tls-cert or --tls-key names a file that does not exist."
         raise fail("bad_request", message) from None
+    except UnicodeError:
+        where = flag or f"--host {settings.host}"
+        raise fail("bad_request", f"{where}: this is no name of a machine.") from None
     except OSError as error:
         where = flag or f"--host {settings.host} --port {settings.port}"
         why = os.strerror(error.errno) if error.errno else type(error).__name__

@@ -266,7 +266,8 @@ class Responses:
             return
 
         def found(kept: object) -> None:
-            over = NOT_RUNNING if isinstance(kept, KeptResponse) else NO_RESPONSE
+            there = NOT_RUNNING if isinstance(kept, KeptResponse) else NO_RESPONSE
+            over = kept if isinstance(kept, Failure) else there
             call.exchange.answer(lambda exchange: exchange.fail(over))
 
         self._archive.response(call.tenant, name, found)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from roost.core.hosts import is_host
+
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _HOST = re.compile(r"[A-Za-z0-9._-]+\Z|\[[0-9A-Fa-f:.]+\]\Z")
@@ -114,9 +116,10 @@ def _host_and_port(authority: str, usual: int) -> tuple[str, int]:
     host, port = authority, ""
     if not authority.endswith("]"):
         host, _, port = authority.rpartition(":") if ":" in authority else (authority, "", "")
-    if not _HOST.match(host) or (port and not (port.isascii() and port.isdigit())):
+    host = host.strip("[]") if _HOST.match(host) else ""
+    if not is_host(host) or (port and not (port.isascii() and port.isdigit())):
         raise ValueError("an upstream needs a plain host and a numeric port")
     number = int(port) if port else usual
     if not 0 < number < 65_536:
         raise ValueError("a port is 1 to 65535")
-    return host.strip("[]"), number
+    return host, number

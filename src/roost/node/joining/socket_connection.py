@@ -9,6 +9,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from roost.core.hosts import is_host
 from roost.errors import RoostError, fail
 from roost.node.joining.pinned_tls import pinned_context
 from roost.wire.codec import FRAME_MAX_BYTES, UnknownKindError, decode_from_gateway, encode
@@ -51,7 +52,7 @@ def link_url(url: str) -> str:
     """Return the WebSocket address of a gateway's link; `bad_request` for what is no http URL."""
     try:
         parts = urlsplit(url)
-        is_whole = bool(parts.hostname) and parts.port != 0
+        is_whole = is_host(parts.hostname or "") and parts.port != 0
     except ValueError:
         raise _no_address() from None
     if not is_whole or parts.scheme not in _SCHEMES or parts.query or parts.fragment:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from roost.core.hosts import is_host
 from roost.core.worker import WorkerBeat
 from roost.dialects.system1.heartbeat import heartbeat_body
 from roost.errors import fail
@@ -67,7 +68,8 @@ def read_place(url: str) -> Place:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise fail("bad_request", message, param="worker.heartbeat") from None
-    strange = parts.query or parts.fragment or "@" in parts.netloc or not _HOST.fullmatch(host)
+    is_plain = _HOST.fullmatch(host) and is_host(host) and "@" not in parts.netloc
+    strange = parts.query or parts.fragment or not is_plain
     if strange or parts.scheme not in ("http", "https") or not _PLAIN.fullmatch(parts.path):
         raise fail("bad_request", message, param="worker.heartbeat")
     tls = parts.scheme == "https"

@@ -1,0 +1,19 @@
+"""VALUE: which texts can be the name of a machine."""
+
+from __future__ import annotations
+
+LABEL_MAX = 63
+"""The most letters between two dots."""
+
+
+def is_host(text: str) -> bool:
+    """Whether this is an address or a name that can be looked up, with or without an answer.
+
+    What it refuses fails a look-up with an error of encodings, which nobody expects of a network.
+    """
+    if not text.isascii():
+        try:
+            text = text.encode("idna").decode("ascii")
+        except UnicodeError:
+            return False
+    return all(0 < len(label) <= LABEL_MAX for label in text.removesuffix(".").split("."))
