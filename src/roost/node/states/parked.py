@@ -116,6 +116,14 @@ class Lot:
         self.ram_bytes -= one.ram_bytes
         self.disk_bytes -= one.disk_bytes
 
+    def yielding_bytes(self, tier: Literal["ram", "disk"]) -> int:
+        """What would become free there if all made room that may."""
+        if tier == "disk":
+            resting = (one for one in self._all.values() if one.place in AT_REST)
+            return sum(one.disk_bytes for one in resting if not one.pinned)
+        resting = (one for one in self._all.values() if one.place == "ram")
+        return sum(one.ram_bytes for one in resting if one.is_shadowed or not one.pinned)
+
     def hold_ram(self, one: Parked, size_bytes: int) -> None:
         """It takes so much memory now."""
         self.ram_bytes += size_bytes - one.ram_bytes

@@ -67,10 +67,12 @@ class Seeds:
         return sum(one.size_bytes for one in self._seeds.values())
 
     def make_room(self, need_bytes: int) -> list[Effect]:
-        """Forget the least recently used until a seed of this size fits, if it can."""
+        """Forget the least recently used until a seed of this size fits; nobody if it cannot."""
         effects: list[Effect] = []
-        for one in self:
-            if self.size_bytes + need_bytes > self.max_bytes and one.is_at_rest:
+        resting = [one for one in self if one.is_at_rest]
+        stays_bytes = self.size_bytes - sum(one.size_bytes for one in resting)
+        for one in resting if stays_bytes + need_bytes <= self.max_bytes else ():
+            if self.size_bytes + need_bytes > self.max_bytes:
                 effects += self._forget(one)
         return effects
 

@@ -172,9 +172,11 @@ class Sessions:
     def seed(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
         """Copy what a reserved slot holds; nothing where there is no room for it."""
         need_bytes = self.need_bytes(runtime, content.held)
-        effects = [*self.seeds.make_room(need_bytes), *self._make_room(need_bytes)]
-        has_room = self.seeds.size_bytes + need_bytes <= self.seeds.max_bytes
-        if not has_room or self._room_bytes() < need_bytes:
+        effects = self.seeds.make_room(need_bytes)
+        if self.seeds.size_bytes + need_bytes > self.seeds.max_bytes:
+            return effects
+        effects += self._make_room(need_bytes)
+        if self._room_bytes() < need_bytes:
             return effects
         seed = Seed(self._new(), runtime, content, now, need_bytes)
         return [*effects, *self.seeds.add(seed)]
@@ -263,15 +265,14 @@ class Sessions:
 
     def demote(self, one: Parked) -> list[Effect]:
         """Copy one to disk, if there is room for it."""
-        settings = self.settings
+        over_bytes = self._parked.disk_bytes + one.ram_bytes - self.settings.disk_bytes
+        if over_bytes > self._parked.yielding_bytes("disk"):
+            return []
         effects: list[Effect] = []
-        over_bytes = self._parked.disk_bytes + one.ram_bytes - settings.disk_bytes
         for other in self if over_bytes > 0 else ():
             if over_bytes > 0 and other.disk_bytes and other.place in AT_REST and not other.pinned:
                 over_bytes -= other.disk_bytes
                 effects += self._forget(other)
-        if over_bytes > 0:
-            return effects
         one.place, one.is_demoting = "moving", True
         self._parked.hold_disk(one, one.ram_bytes)
         return [*effects, one.to_disk()]
@@ -378,10 +379,12 @@ class Sessions:
         return min(times) + self.settings.idle_s if times else None
 
     def _make_room(self, need_bytes: int) -> list[Effect]:
-        """Forget the least recently used until a file of this size fits, if it can."""
+        """Forget the least recently used until a file of this size fits; nobody if it cannot."""
         effects: list[Effect] = []
         over_bytes = need_bytes - self._room_bytes()
         if over_bytes <= 0 and not self._is_full():
+            return effects
+        if need_bytes and over_bytes > self._parked.yielding_bytes("ram"):
             return effects
         for one in self:
             crowded = over_bytes > 0
@@ -398,14 +401,14 @@ class Sessions:
 
     def _demote_one(self) -> list[Effect]:
         """Copy the least recently used session that is to be on disk, one at a time."""
-        settings = self.settings
-        if settings.persistence != "disk" and not self._is_crowded():
+        limits, lot = self.settings, self._parked
+        is_wanted = limits.persistence == "disk" or self._is_crowded()
+        if not is_wanted or any(one.is_demoting for one in lot):
             return []
-        fits = (one for one in self if one.place == "ram" and not one.disk_bytes)
-        first = next((one for one in fits if one.ram_bytes <= settings.disk_bytes), None)
-        if first is None or any(one.is_demoting for one in self._parked):
-            return []
-        return self.demote(first)
+        room_bytes = limits.disk_bytes - lot.disk_bytes + lot.yielding_bytes("disk")
+        waiting = (one for one in self if one.place == "ram" and not one.disk_bytes)
+        first = next((one for one in waiting if one.ram_bytes <= room_bytes), None)
+        return [] if first is None else self.demote(first)
 
     def _forget(self, one: Parked, *, counts: bool = True) -> list[Effect]:
         self.forgotten += counts
