@@ -156,6 +156,22 @@ def test_who_waits_in_vain_is_told_and_what_to_change() -> None:
     assert node.agent.statistics().live == 1
 
 
+def test_a_model_that_is_removed_and_comes_back_is_not_in_the_line() -> None:
+    """It had been asked for ahead, behind another: that wish went with it, and the node goes on."""
+    node = _node()
+    node.serve(1)
+    node.take(node.agent.on_preload(OTHER, node.now))
+    node.take(node.agent.on_preload(THIRD, node.now))
+    node.take(node.agent.on_models([offer(), offer(OTHER)], node.now))
+    node.take(node.agent.on_models([offer(), offer(OTHER), offer(THIRD)], node.now))
+    assert Unload(FIRST) in node.tick(5.0)
+    assert Load(OTHER, SECOND) in node.gone()
+    node.loaded("other#2")
+    assert not any(isinstance(effect, Unload) for effect in node.tick(60.0))
+    assert Unload(SECOND) in node.open(2, model=THIRD)
+    assert Load(THIRD, RuntimeId("third#3")) in node.gone("other#2")
+
+
 def test_what_can_never_fit_is_not_usable() -> None:
     """A model over the limit is refused at once, and the report says that nobody need ask."""
     room = RoomSettings(max_bytes=1000)

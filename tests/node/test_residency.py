@@ -227,6 +227,8 @@ def test_a_busy_one_gets_no_new_work_after_a_turn() -> None:
     assert lanes.step(OFFERS, (FIRST,), 29.9) is None
     assert lanes.next_s() == 30.0
     assert lanes.step(OFFERS, (FIRST,), 30.0) == Look(OTHER)
+    assert lanes.step(OFFERS, (FIRST,), 30.0) is None
+    assert lanes.next_s() == 70.0, "time changes nothing while it is looked at, but for the wait"
     lanes.on_looked(OTHER, None, 30.0)
     assert lanes.step(OFFERS, (FIRST,), 30.0) == Clear((FIRST,))
 
@@ -273,6 +275,18 @@ def test_who_waits_for_room_is_told_in_time() -> None:
     assert "`max_runtimes` (1)" in told.failure.message
     assert not lanes.is_crowded
     assert lanes.next_s() is None
+
+
+def test_a_model_that_is_removed_while_it_waits_has_left_the_line() -> None:
+    """Were it installed again, its turn would be that of a lane that is not there any more."""
+    lanes = _crowded()
+    lanes.want(OTHER, None, 10.0)
+    assert lanes.step(OFFERS, (), 10.0) == Look(OTHER)
+    lanes.drop(OTHER)
+    assert lanes.on_looked(OTHER, SPOILT, 10.0) == ()
+    assert not lanes.is_crowded
+    assert lanes.want(OTHER, None, 11.0) == Wait()
+    assert lanes.step(OFFERS, (), 11.0) == Look(OTHER)
 
 
 def test_nobody_waits_for_a_model_that_everybody_has_left() -> None:

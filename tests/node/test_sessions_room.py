@@ -82,7 +82,7 @@ def test_what_is_on_disk_as_well_is_room_however_it_is_pinned() -> None:
     sessions.on_demoted(demoted.session, ok=True, now=2.0)
     sessions.pin(next(iter(sessions)), pinned=True)
     assert Park(RUNTIME, 0, SessionId(2)) in put(sessions, 900, 3.0)
-    assert [(one.session, one.disk_bytes) for one in sessions][0] == (1, 700)
+    assert next((one.session, one.disk_bytes) for one in sessions) == (1, 700)
 
 
 def test_a_copy_that_fits_nowhere_drives_no_copy_out() -> None:

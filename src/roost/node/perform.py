@@ -192,15 +192,24 @@ async def _load(hands: Hands, effect: Load, job: Job) -> None:
     if started and hands.keeper.settings.required and started[0].states is None:
         failure = NO_STATES
         await _failure_of(hands, "unload", ended(started.pop(), hands.stop_grace_s))
+    if not started:
+        await hands.tell(partial(_load_over, hands, effect, failure))
+        return
     del hands.loads[name]
-    if started:
-        await _on_started(hands, name, started[0], job)
-    elif job.stopped:
-        await hands.tell(partial(hands.agent.on_runtime_gone, name))
-    else:
-        assert failure is not None
-        hands.log.warning("runtime_failed", model=model, runtime=name, reason=failure.reason)
-        await hands.tell(partial(hands.agent.on_load_failed, name, failure))
+    await _on_started(hands, name, started[0], job)
+
+
+def _load_over(hands: Hands, effect: Load, failure: Failure | None, now: float) -> list[Effect]:
+    """A load counts as work until the agent hears of its end, as a run does.
+
+    It may be called off by what is told before, and whoever has done that waits for it to be gone.
+    """
+    model, name = effect.model, effect.runtime
+    if hands.loads.pop(name).stopped:
+        return hands.agent.on_runtime_gone(name, now)
+    assert failure is not None
+    hands.log.warning("runtime_failed", model=model, runtime=name, reason=failure.reason)
+    return hands.agent.on_load_failed(name, failure, now)
 
 
 async def _look(hands: Hands, effect: Look) -> None:

@@ -169,9 +169,9 @@ class Boarding:
             failure = no_room(self.settings.wait_s, limits, self.ledger.pins())
             return self._out(model, TurnAway(model, failure))
         if room.why == "busy" and now >= turn.since_s + self.settings.turn_s:
-            room = self.ledger.room(need_bytes, (), now, *of)
-            if not room.why:
-                return _clear(turn, model, room)
+            others = self.ledger.room(need_bytes, (), now, *of)
+            if others.why == "" and (step := _clear(turn, model, others)) is not None:
+                return step
         times = (turn.since_s + self.settings.turn_s, turn.since_s + self.settings.wait_s)
         due = [at for at in (*times, room.at_s) if at is not None and at > now]
         self._due_s = min(due, default=None)

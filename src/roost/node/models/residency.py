@@ -302,6 +302,7 @@ class Residency:
         lane = self._lanes.get(model)
         if lane is not None and lane.runtime is None:
             del self._lanes[model]
+            self._boarding.drop(model)
 
     def runtime_of(self, model: ModelId) -> RuntimeId | None:
         """The model's runtime, whatever its state."""
