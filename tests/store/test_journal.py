@@ -31,6 +31,25 @@ def ask(journal: Journal, work: Callable[[Shelves], object]) -> object:
     return told.get(timeout=WAIT_S)
 
 
+def together(journal: Journal, *jobs: Callable[[Shelves], object]) -> None:
+    """Have these done in one group, whatever comes of them."""
+    gate: Queue[None] = Queue()
+    began: Queue[None] = Queue()
+
+    def hold(_: Shelves) -> object:
+        began.put(None)
+        return gate.get(timeout=WAIT_S)
+
+    told: Queue[object] = Queue()
+    journal.submit(hold, lambda _: None)
+    began.get(timeout=WAIT_S)
+    for job in jobs:
+        journal.submit(job, told.put)
+    gate.put(None)
+    for _ in jobs:
+        told.get(timeout=WAIT_S)
+
+
 def note(turn: SaidTurn) -> Callable[[Shelves], object]:
     """The job that adds a turn."""
     return lambda shelves: shelves.note(turn)
@@ -225,6 +244,21 @@ def test_memory_is_bounded_while_the_disk_is_full(home: Home) -> None:
     assert journal.degraded
     assert journal.dropped == 3
     assert [len(recalled(journal, f"c{number}")) for number in range(4)] == [0, 0, 2, 2]
+    journal.close()
+
+
+def test_what_is_undone_counts_once() -> None:
+    """A group with a defect is undone and done job by job: neither text nor loss counts twice."""
+    journal = Journal(None, JournalSettings(memory_max_bytes=1_000))
+    first = [note(said(f"c{number}", "y" * 300, "", float(number))) for number in range(3)]
+    together(journal, *first, _defect)
+    assert [len(recalled(journal, f"c{number}")) for number in range(3)] == [2, 2, 2]
+    assert journal.dropped == 0
+    together(journal, lambda shelves: shelves.forget(key("c0")), _defect)
+    together(journal, *(note(said(f"d{n}", "y" * 300, "", 9.0 + n)) for n in range(2)), _defect)
+    assert journal.dropped == 1
+    kept = [name for name in ("c1", "c2", "d0", "d1") if recalled(journal, name)]
+    assert kept == ["c2", "d0", "d1"]
     journal.close()
 
 

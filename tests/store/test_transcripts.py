@@ -194,6 +194,20 @@ def test_what_was_removed_makes_no_others_give_way(shelf: Shelf) -> None:
     assert shelf.recall(key("kept")) is not None
 
 
+def test_what_is_undone_takes_no_room(shelf: Shelf) -> None:
+    """The text of a turn that is rolled back is not counted; that of one that is committed is."""
+    shelf.begin()
+    shelf.note(said("a", "1234", "56"))
+    shelf.commit()
+    shelf.rollback()
+    assert shelf.text_bytes == 6
+    shelf.begin()
+    shelf.forget(key("a"))
+    shelf.note(said("b", "1", "2"))
+    shelf.rollback()
+    assert shelf.text_bytes == 6
+
+
 def test_a_conversation_that_was_moved_is_where_it_is_now(shelf: Shelf) -> None:
     """Its place changes and nothing else, its age included; of what is not kept nothing is made."""
     shelf.note(said("a", "one", "uno", 1.0))

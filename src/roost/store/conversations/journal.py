@@ -196,6 +196,17 @@ class Shelves:
         """What a transaction has to span."""
         return (self._memory,) if self.ill else self._both()
 
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Let a block happen on all that is in use, or on none: then nothing was dropped either."""
+        dropped = self.dropped
+        try:
+            with _whole(self.in_use()):
+                yield
+        except BaseException:
+            self.dropped = dropped
+            raise
+
     def _check_memory_will_do(self) -> None:
         if self._disk is not None and self._settings.refused:
             raise RoostError(NOT_KEPT)
@@ -344,7 +355,7 @@ class Journal:
             self._scrub_s = time.monotonic() + self._settings.retry_s
 
     def _together(self, jobs: list[Job]) -> list[object]:
-        with _whole(self._shelves.in_use()):
+        with self._shelves.whole():
             return [job.do(self._shelves) for job in jobs]
 
     def _alone(self, job: Job) -> object:

@@ -120,17 +120,23 @@ class Shelf:
         self._connection = connection
         self.responses = ResponseShelf(connection)
         self.text_bytes = 0
+        self._bytes_before: int | None = None
 
     def begin(self) -> None:
         """Open a transaction for writing; waits for other processes as long as the file says."""
         self._connection.execute("begin immediate")
+        self._bytes_before = self.text_bytes
 
     def commit(self) -> None:
         """Make what was done since `begin` last."""
         self._connection.execute("commit")
+        self._bytes_before = None
 
     def rollback(self) -> None:
         """Undo what was done since `begin`; also where SQLite has done so by itself."""
+        # None where nothing was begun: another shelf of the same transaction could not.
+        if self._bytes_before is not None:
+            self.text_bytes, self._bytes_before = self._bytes_before, None
         if self._connection.in_transaction:
             self._connection.execute("rollback")
 
