@@ -124,6 +124,11 @@ FAIL = "import sys; print('half', flush=True); print('my last words', file=sys.s
         (FAIL, "it ended with status 3", {}),
         ("import os; os.abort()", "signal 6 ended it", {}),
         ("while True: print('x' * 999)", "wrote more than 5000 bytes", {"output_max_bytes": 5000}),
+        (
+            "import time; print('x' * 99, flush=True); time.sleep(60)",
+            "wrote more than 50 bytes",
+            {"output_max_bytes": 50, "time_limit_s": 5},
+        ),
         ("import time; time.sleep(60)", "did not end within 0.2 s", {"time_limit_s": 0.2}),
         (
             "import os, time; os.close(1); time.sleep(60)",

@@ -82,7 +82,7 @@ class Stream:
             for event in answer.begin():
                 yield event
             left = self._recipe.output_max_bytes
-            while (data := await self._read(reader, ends_s)) and left >= 0:
+            while left >= 0 and (data := await self._read(reader, ends_s)):
                 left -= len(data)
                 for event in answer.on_output(data[: left + len(data)] if left < 0 else data):
                     yield event
