@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable
 
 import pytest
@@ -30,6 +31,8 @@ BALLOON = (
     "{% set n = namespace(x=['a' * 1000]) %}"
     "{% for a in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}"
 )
+ENDED = Failure("runtime_died", "The runtime has ended.")
+NO_START = Failure("runtime_error", "The process that renders chat templates does not start.")
 pytestmark = pytest.mark.slow
 
 
@@ -201,6 +204,35 @@ async def test_closing_ends_a_rendering_that_nobody_waits_for() -> None:
     await subject.close()
     assert children() == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("steps", range(2, 9))
+async def test_closing_ends_a_child_that_is_being_started(steps: int) -> None:
+    """At whatever step of its start: once it is closed there is no child, for chats and warming."""
+    for begin in (Renderer.warm, pieces_of):
+        subject = renderer(CHATML)
+        starting = asyncio.ensure_future(begin(subject))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await subject.close()
+        assert children() == []
+        (result,) = await asyncio.gather(starting, return_exceptions=True)
+        assert result is None or getattr(result, "failure", None) == ENDED
+
+
+async def test_a_machine_without_descriptors_is_told() -> None:
+    """No child can be started: warming says nothing, a chat is told, and the next one works."""
+    subject = renderer(CHATML)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        await subject.warm()
+        failure = await failure_of(subject)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert failure == NO_START
+    assert "hello" in "".join(await pieces_of(subject))
+    await subject.close()
 
 
 async def test_closed_is_closed() -> None:

@@ -31,6 +31,7 @@ START_TIMEOUT_S = 20.0
 
 FRAME_EXTRA_BYTES = 64 * 1024
 _NO_START = Failure("runtime_error", "The process that renders chat templates does not start.")
+_ENDED = Failure("runtime_died", "The runtime has ended.")
 _NO_COMPILE = Failure("unsupported", "The model's chat template takes too long to compile.")
 
 
@@ -80,8 +81,9 @@ class Renderer:
         """End the child; later renderings are refused. Idempotent."""
         self._closed = True
         await self._end()
-        if self._exchange is not None:
-            await asyncio.wait((self._exchange,))
+        # Whoever has the turn may be starting a child, which ends with it.
+        async with self._turn:
+            pass
 
     def abandon(self) -> None:
         """End the child without waiting, where nobody can wait; otherwise like `close`."""
@@ -106,20 +108,26 @@ class Renderer:
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._closed:
-            raise fail("runtime_died", "The runtime has ended.")
+            raise RoostError(_ENDED)
         if self._process is not None and self._process.returncode is not None:
             await self._end()
         return self._process or await self._start()
 
     async def _start(self) -> asyncio.subprocess.Process:
-        self._process = process = await asyncio.create_subprocess_exec(
-            # -P: whatever lies in the working directory is not ours to import.
-            *(sys.executable, "-P", "-m", CHILD),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                # -P: whatever lies in the working directory is not ours to import.
+                *(sys.executable, "-P", "-m", CHILD),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            raise RoostError(_NO_START) from None
+        if self._closed:
+            await self._end()
+            raise RoostError(_ENDED)
         steps = (
             (b"", START_TIMEOUT_S, _NO_START),
             (pack(self._setup), self._timeout_s, _NO_COMPILE),
@@ -128,7 +136,7 @@ class Renderer:
             try:
                 await self._asked(process, frame, timeout_s, otherwise)
             except _GoneError:
-                raise RoostError(otherwise) from None
+                raise RoostError(_ENDED if self._closed else otherwise) from None
         return process
 
     async def _asked(
