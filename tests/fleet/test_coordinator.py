@@ -263,8 +263,39 @@ def test_views_show_the_fleet() -> None:
         (ModelId("m"), True),
         (ModelId("n"), True),
     ]
+    assert fleet.machine.node(B) == views[1]
+    assert fleet.machine.node(NodeId("c")) is None
     fleet.leave("b")
     assert [one.usable for one in fleet.machine.models()] == [False, True]
+    assert fleet.machine.node(B) == fleet.machine.fleet()[1]
+
+
+def test_models_are_gathered_anew_where_what_is_offered_has_changed_and_only_there() -> None:
+    """By a report that says so, a node that comes, leaves or dies: at once, whatever it is."""
+    fleet = Fleet()
+
+    def models() -> list[str]:
+        return [str(one.model) for one in fleet.machine.models()]
+
+    assert models() == []
+    fleet.join("a", report=status(offer("m"), offer("n")))
+    fleet.join("b", report=status(offer("o")))
+    assert models() == ["m", "n", "o"]
+    before = fleet.machine.models()
+    fleet.report("b", status(offer("o")))
+    fleet.ask("r")
+    assert fleet.machine.models() is before
+    fleet.report("b", status(offer("p", usable=False)))
+    assert models() == ["m", "n", "p"]
+    fleet.report("b", status(offer("p")))
+    assert all(one.usable for one in fleet.machine.models())
+    fleet.leave("a")
+    assert models() == ["p"]
+    fleet.machine.on_node_joined(A, "a", "a-2", fleet.now)
+    # Until it reports, it is believed to have what it had.
+    assert models() == ["m", "n", "p"]
+    fleet.wait(fleet.settings.link_dead_s + 1, "a")
+    assert models() == ["m", "n"]
 
 
 def test_ticks_are_asked_for_when_something_is_due() -> None:

@@ -64,6 +64,16 @@ async def test_who_cannot_be_told(stage: Stage) -> None:
     assert (await post(stage, "none", {"source": SOURCE})).status == 404
     refused = await post(stage, "old", {"source": SOURCE})
     assert (refused.status, b"models.pulls" in refused.body) == (400, True)
+    gone = await joined(stage, "gone", able(PullView("j", SOURCE, "downloading", 5, 10)))
+    gone.leave()
+    await until(lambda: "gone" not in stage.gateway.mind.links, what="it has left")
+    for reply in (
+        await post(stage, "gone", {"source": SOURCE}),
+        await delete(stage, "gone/pull/j"),
+    ):
+        assert (reply.status, b"has no link" in reply.body) == (404, True)
+    unknown = await delete(stage, "none/pull/j")
+    assert (unknown.status, b"No node of this id" in unknown.body) == (404, True)
 
 
 @pytest.mark.parametrize(

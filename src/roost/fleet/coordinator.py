@@ -46,6 +46,8 @@ class Coordinator:
         self._mishaps = Mishaps(self._books, self._assigner.hope)
         self._leaving = Leaving(self._books)
         self._told_s = 0.0
+        self._offers: tuple[ModelOffer, ...] = ()
+        self._offered = self._books.registry.offered
 
     # Nodes.
 
@@ -328,13 +330,22 @@ class Coordinator:
         nodes = books.registry.all()
         return tuple(census.node_view(node, books.leases) for node in nodes)
 
+    def node(self, node: NodeId) -> NodeView | None:
+        """One of these; None where nobody knows of it."""
+        record = self._books.registry.get(node)
+        return None if record is None else census.node_view(record, self._books.leases)
+
     def placement(self, now: float) -> tuple[PlacementView, ...]:
         """Every model on offer: how many runtimes are wanted, and what each would cost."""
         return self._placer.views(now)
 
     def models(self) -> tuple[ModelOffer, ...]:
         """One offer for every model of a linked node, by name, also where it serves turns alone."""
-        return census.offers(self._books.registry.all())
+        registry = self._books.registry
+        if self._offered != registry.offered:
+            # Asked with every request, and different once in an hour.
+            self._offered, self._offers = registry.offered, census.offers(registry.all())
+        return self._offers
 
     def silent_s(self, node: NodeId, now: float) -> float | None:
         """How long nothing has been heard of a node; None where it has no link."""

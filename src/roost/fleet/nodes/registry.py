@@ -86,6 +86,8 @@ class Registry:
         self._nodes: dict[NodeId, Node] = {}
         self._narrow: set[NodeId] = set()
         self._forgotten: list[NodeId] = []
+        # Counts the changes of what linked nodes offer.
+        self.offered = 0
         # How old the last sign of life may get until a node is no longer what it is.
         self._waits_s: dict[LinkState, float] = {
             "alive": settings.link_suspect_s,
@@ -133,6 +135,7 @@ class Registry:
             # guess of what it has: a request meanwhile must not hear "no such model".
             fresh.offers, fresh.parked = old.offers, old.parked
         self._nodes[node] = fresh
+        self.offered += 1
         return old is not None and old.linked
 
     def reported(self, node: NodeId, seq: int, status: NodeStatus, own: int) -> bool:
@@ -146,7 +149,9 @@ class Registry:
         record.seq = seq
         record.others = max(0, status.in_flight - own)
         record.status = status
-        record.offers = {offer.model: offer for offer in status.models}
+        offers = {offer.model: offer for offer in status.models}
+        self.offered += offers != record.offers
+        record.offers = offers
         record.runtimes = {view.model: view for view in status.runtimes}
         record.crowded = {load.model: load for load in status.loads or ()}
         if any(offer.serves != "all" for offer in status.models):
@@ -191,6 +196,7 @@ class Registry:
         if record is None or not record.linked:
             return False
         record.state = "dead"
+        self.offered += 1
         self._forget_oldest()
         return True
 
@@ -204,6 +210,7 @@ class Registry:
                 record.state = state
                 changed.append((record.id, state))
         if changed:
+            self.offered += 1
             self._forget_oldest()
         return changed
 

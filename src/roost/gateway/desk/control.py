@@ -7,6 +7,7 @@ while a model loads and while a node is silent.
 from __future__ import annotations
 
 import time
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -18,17 +19,8 @@ from roost.fleet.watching.memory_views import MemoryView, memory_of
 from roost.fleet.watching.promises import promises_of
 from roost.fleet.watching.runtime_views import RuntimeLine, backend_samples, runtime_lines
 from roost.fleet.watching.tenant_views import by_tenant
-from roost.gateway.control_words import (
-    HEADERS,
-    LIMITS,
-    MAJOR,
-    MINOR,
-    ROOT,
-    VERSION_HEADER,
-    answer,
-    incompatible,
-)
-from roost.gateway.desk.operations import ADMIN
+from roost.gateway.control_words import LIMITS, MAJOR, MINOR, ROOT
+from roost.gateway.desk.endpoints import ADMIN, answered, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +52,7 @@ class Control:
             ("runtimes", self._runtimes),
             ("observability", self._observability),
         ):
-            routes.add("GET", ROOT + verb, _endpoint(show))
+            routes.add("GET", ROOT + verb, spoken(partial(_show, show)))
 
     def _info(self, _call: Call) -> object:
         nodes = self._nodes()
@@ -124,16 +116,8 @@ class Control:
         return memory_of(node, seen_ms)
 
 
-def _endpoint(show: Callable[[Call], object]) -> Callable[[Call], None]:
-    def serve(call: Call) -> None:
-        exchange = call.exchange
-        wrong = incompatible(exchange.fields.get(VERSION_HEADER))
-        if wrong is not None:
-            exchange.fail(wrong)
-        else:
-            exchange.reply(200, HEADERS, answer(show(call), exchange.request_id))
-
-    return serve
+def _show(view: Callable[[Call], object], call: Call) -> None:
+    answered(call, view(call))
 
 
 def _flat(line: RuntimeLine) -> dict[str, object]:

@@ -15,7 +15,7 @@ from roost.core.conversation import KeptConversation
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.fleet.conversations.registry import conversation_key
-from roost.gateway.desk.operations import ADMIN, NOT_ADMIN
+from roost.gateway.desk.endpoints import ADMIN, NOT_ADMIN
 from roost.gateway.front.rendering import JSON_BODY
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,8 +12,8 @@ from roost.core.ids import ModelId
 from roost.core.request import ChatPrompt, Message, Prompt, Sampling, TextPrompt
 from roost.errors import fail
 from roost.gateway.control_words import LIMITS, answer
+from roost.gateway.desk.bodies import read_json
 
-T = TypeVar("T")
 PROMPT_MAX_BYTES = 512 * 1024
 MESSAGES_MAX = 256
 STOPS_MAX = 16
@@ -79,7 +79,7 @@ class DecodeAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_prefill(body: bytes, aliases: Mapping[str, str]) -> tuple[ModelId, PrefillAsked]:
     """Read what is to be computed, and by which model; raises `bad_request`."""
-    asked = _read(body, PrefillAsked, PREFILL_EXAMPLE)
+    asked = read_json(body, PrefillAsked, PREFILL_EXAMPLE)
     if not asked.input:
         raise fail("bad_request", "'input' is empty.", param="input")
     if asked.size_bytes > PROMPT_MAX_BYTES:
@@ -93,7 +93,7 @@ def read_prefill(body: bytes, aliases: Mapping[str, str]) -> tuple[ModelId, Pref
 
 def read_decode(body: bytes) -> DecodeAsked:
     """Read how it goes on; raises `bad_request`."""
-    asked = _read(body, DecodeAsked, DECODE_EXAMPLE)
+    asked = read_json(body, DecodeAsked, DECODE_EXAMPLE)
     if any(not 0 < len(one.encode()) <= STOP_MAX_BYTES for one in asked.stop):
         message = f"Each of 'stop' has 1 to {STOP_MAX_BYTES} bytes."
         raise fail("bad_request", message, param="stop")
@@ -118,11 +118,3 @@ class Voice:
 
     def roost_extra(self, facts: Mapping[str, object]) -> None:
         """Say nothing else in the body: headers have these."""
-
-
-def _read(body: bytes, kind: type[T], example: str) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        why = f" ({error})" if isinstance(error, msgspec.ValidationError) else ""
-        raise fail("bad_request", f"The body is JSON like {example}{why}.") from None

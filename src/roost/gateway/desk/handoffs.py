@@ -17,7 +17,8 @@ from roost.core.request import GenerateRequest
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.conversations.handoffs import Handoff, Handoffs, HandoffSettings
 from roost.fleet.streams.relay import Relay, RelaySettings
-from roost.gateway.control_words import HEADERS, ROOT, VERSION_HEADER, incompatible
+from roost.gateway.control_words import HEADERS, ROOT
+from roost.gateway.desk.endpoints import spoken
 from roost.gateway.desk.handoff_words import Voice, read_decode, read_prefill
 from roost.gateway.entry.entry import terms_of
 from roost.gateway.front.rendering import JSON_BODY
@@ -49,8 +50,8 @@ class HandoffDesk:
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
-        routes.add("POST", f"{ROOT}prefill", _endpoint(self._prefill))
-        routes.add("POST", f"{ROOT}decode", _endpoint(self._decode))
+        routes.add("POST", f"{ROOT}prefill", spoken(self._prefill))
+        routes.add("POST", f"{ROOT}decode", spoken(self._decode))
 
     def _prefill(self, call: Call) -> None:
         """POST /roost/v1/prefill."""
@@ -162,19 +163,3 @@ def _check(call: Call) -> None:
             # An answer that is kept to be given again would keep the secret, and give it again.
             name = header.decode()
             raise fail("unsupported", f"A handoff is for once: leave out {name}.", param=name)
-
-
-def _endpoint(serve: Callable[[Call], None]) -> Callable[[Call], None]:
-    """Serve in a version that is spoken; what `serve` raises is the answer."""
-
-    def endpoint(call: Call) -> None:
-        wrong = incompatible(call.exchange.fields.get(VERSION_HEADER))
-        if wrong is not None:
-            call.exchange.fail(wrong)
-            return
-        try:
-            serve(call)
-        except RoostError as error:
-            call.exchange.fail(error.failure)
-
-    return endpoint

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from roost.core.ids import NodeId, RequestId
-from roost.errors import Failure
+from roost.errors import Failure, RoostError
+from roost.gateway.desk.endpoints import ADMIN, NO_NODE, NOT_ADMIN, refusing
 from roost.gateway.desk.ordering import ORDERS, Ordering
 from roost.gateway.desk.pulling import cancel_pull, pull_onto
 from roost.gateway.front.rendering import JSON_BODY
@@ -27,12 +28,7 @@ if TYPE_CHECKING:
     from roost.gateway.routes import Call, Routes
     from roost.observe.logs import Log
 
-ADMIN = "admin"
 NO_REQUEST = Failure("not_found", "No request of this id is known; receipts are kept for a day.")
-NOT_ADMIN = Failure(
-    "forbidden", "This needs a key of the role admin: `roost keys add NAME --role admin`."
-)
-NO_NODE = Failure("not_found", "No node of this id is known; `roost fleet` lists them.")
 DRAIN = "drain"
 VERBS = (DRAIN, "undrain")
 PULL = "pull"
@@ -51,8 +47,8 @@ class Operations:
         routes.add("GET", "/roost/v1/queue", self.queue)
         routes.add("GET", "/roost/v1/requests/{rest}", self.receipt)
         routes.add("DELETE", "/roost/v1/requests/{rest}", self.cancel)
-        routes.add("POST", "/roost/v1/nodes/{rest}", self.node)
-        routes.add("DELETE", "/roost/v1/nodes/{rest}", self.end_pull)
+        routes.add("POST", "/roost/v1/nodes/{rest}", refusing(self.node))
+        routes.add("DELETE", "/roost/v1/nodes/{rest}", refusing(self.end_pull))
 
     def queue(self, call: Call) -> None:
         """GET /roost/v1/queue: who waits, in what order and for how long; a tenant sees its own."""
@@ -88,27 +84,24 @@ class Operations:
     def node(self, call: Call) -> None:
         """POST /roost/v1/nodes/{id}/drain, …/undrain, …/pull, and orders about models."""
         name, _, verb = call.rest.rpartition("/")
-        if call.role == ADMIN and self._view(name) is not None:
-            if verb == PULL:
-                pull_onto(self._mind, call, name)
-                return
-            if verb in ORDERS:
-                self._ordering.order(call, name, verb)
-                return
-        change_node(call, self._view, self._park, self._mind.log)
+        if call.role == ADMIN and verb == PULL:
+            pull_onto(self._mind, call, name)
+        elif call.role == ADMIN and verb in ORDERS:
+            self._ordering.order(call, name, verb)
+        else:
+            change_node(call, self._view, self._park, self._mind.log)
 
     def end_pull(self, call: Call) -> None:
         """DELETE /roost/v1/nodes/{id}/pull/{job}: have a node give up what it fetches."""
         name, found, job = call.rest.rpartition(f"/{PULL}/")
         if call.role != ADMIN:
-            call.exchange.fail(NOT_ADMIN)
-        elif not found:
-            call.exchange.fail(NO_NODE)
-        else:
-            cancel_pull(self._mind, call, name, job)
+            raise RoostError(NOT_ADMIN)
+        if not found:
+            raise RoostError(NO_NODE)
+        cancel_pull(self._mind, call, name, job)
 
     def _view(self, name: str) -> NodeView | None:
-        return next((n for n in self._mind.coordinator.fleet() if n.id == name), None)
+        return self._mind.coordinator.node(NodeId(name))
 
     def _park(self, name: str, verb: str) -> None:
         self._mind.park_node(NodeId(name), parked=verb == DRAIN)

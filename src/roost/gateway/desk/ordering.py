@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 import msgspec
 
-from roost.core.ids import ModelId, NodeId
+from roost.core.ids import ModelId
 from roost.core.snapshots import OrderKind, OrderView
 from roost.errors import Failure, RoostError, fail
 from roost.gateway.desk.api_types import OrderAsked, OrderTold
-from roost.gateway.desk.pulling import NOT_HERE
+from roost.gateway.desk.bodies import read_json
+from roost.gateway.desk.endpoints import linked
 from roost.gateway.front.rendering import JSON_BODY
 from roost.wire.messages import Order
 
 if TYPE_CHECKING:
+    from roost.core.ids import NodeId
     from roost.gateway.front.exchange import Exchange
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call
@@ -61,28 +63,20 @@ class Ordering:
     def order(self, call: Call, name: str, verb: str) -> None:
         """Answer POST /roost/v1/nodes/{id}/load, …/unload, …/pin and …/unpin.
 
-        200 once it is done, 202 where that takes longer than `answer_s`, or why it is not done.
+        200 once it is done, 202 where that takes longer than `answer_s`, or why it is not done;
+        raises why it is not even begun.
         """
-        node, what = NodeId(name), cast("OrderKind", verb)
-        link = self._mind.links.get(node)
-        view = next((one for one in self._mind.coordinator.fleet() if one.id == node), None)
-        if link is None or view is None:
-            call.exchange.fail(NOT_HERE)
-            return
-        if view.orders is None:
-            call.exchange.fail(NO_ORDERS)
-            return
-        try:
-            asked = _read(call.exchange.take_body())
-        except RoostError as error:
-            call.exchange.fail(error.failure)
-            return
+        what = cast("OrderKind", verb)
+        link, node = linked(self._mind, name)
+        if node.orders is None:
+            raise RoostError(NO_ORDERS)
+        asked = _read(call.exchange.take_body())
         model = ModelId(self.aliases.get(asked.model, asked.model))
         job = secrets.token_hex(6)
         timer = self._loop.call_later(asked.answer_s, self._tell, OrderView(job, model, what))
-        self._waiting[job] = _Waiting(node, call.exchange, timer)
+        self._waiting[job] = _Waiting(node.id, call.exchange, timer)
         facts = {"model": model, "what": what, "job": job, "by": call.tenant}
-        self._mind.log.info("order_sent", node=node, **facts)
+        self._mind.log.info("order_sent", node=node.id, **facts)
         link.order(Order(job, model, what, asked.force, asked.wait_s))
 
     def _look(self, node: NodeId) -> None:
@@ -90,8 +84,7 @@ class Ordering:
         mine = {job for job, one in self._waiting.items() if one.node == node}
         if not mine:
             return
-        fleet = self._mind.coordinator.fleet()
-        view = next((one for one in fleet if one.id == node), None)
+        view = self._mind.coordinator.node(node)
         if node not in self._mind.links or view is None:
             for job in mine:
                 waiting = self._waiting.pop(job)
@@ -115,11 +108,8 @@ class Ordering:
 
 
 def _read(body: bytes) -> OrderAsked:
-    try:
-        asked = msgspec.json.decode(body, type=OrderAsked)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        message = 'The body is {"model": …}, with "force", "wait_s" and "answer_s" if need be.'
-        raise fail("bad_request", message) from None
+    example = '{"model": …}, with "force", "wait_s" and "answer_s" if need be'
+    asked = read_json(body, OrderAsked, example)
     if not 0 < len(asked.model) <= NAME_MAX_CHARACTERS or not asked.model.isprintable():
         raise fail("bad_request", "This is no name of a model.", param="model")
     for name, wait_s in (("wait_s", asked.wait_s), ("answer_s", asked.answer_s)):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.core.ids import NodeId
 from roost.errors import Failure, RoostError, fail
 from roost.gateway.desk.api_types import PullAsked
+from roost.gateway.desk.bodies import read_json
+from roost.gateway.desk.endpoints import linked
 from roost.gateway.front.rendering import JSON_BODY
 from roost.store.pulling.sources import FileSource, parse_source
 from roost.wire.messages import Pull
@@ -28,7 +29,6 @@ NO_PULLS = Failure(
 )
 NO_SUCH_PULL = Failure("not_found", "The node has no such pull, or it is over.")
 TOO_OLD = Failure("unsupported", "This node's roost cannot give up a pull: upgrade it.")
-NOT_HERE = Failure("not_found", "The node is known, and has no link to this gateway now.")
 
 
 def pull_onto(mind: Mind, call: Call, name: str) -> None:
@@ -37,19 +37,10 @@ def pull_onto(mind: Mind, call: Call, name: str) -> None:
     Only sources that are the same everywhere: a path would have an operator's key read the files of
     a machine that was lent for its models.
     """
-    link = mind.links.get(NodeId(name))
-    node = next((one for one in mind.coordinator.fleet() if one.id == name), None)
-    if link is None or node is None:
-        call.exchange.fail(NOT_HERE)
-        return
+    link, node = linked(mind, name)
     if node.pulls is None:
-        call.exchange.fail(NO_PULLS)
-        return
-    try:
-        asked = _read(call.exchange.take_body())
-    except RoostError as error:
-        call.exchange.fail(error.failure)
-        return
+        raise RoostError(NO_PULLS)
+    asked = _read(call.exchange.take_body())
     job = secrets.token_hex(6)
     mind.log.info("operated", by=call.tenant, what="pull", node=name, source=asked.source)
     link.pull(Pull(job, asked.source, asked.file, asked.accept_licence))
@@ -59,25 +50,18 @@ def pull_onto(mind: Mind, call: Call, name: str) -> None:
 
 def cancel_pull(mind: Mind, call: Call, name: str, job: str) -> None:
     """Answer DELETE /roost/v1/nodes/{id}/pull/{job}: 202; its end is in the node's reports."""
-    link = mind.links.get(NodeId(name))
-    node = next((one for one in mind.coordinator.fleet() if one.id == name), None)
-    if link is None or node is None:
-        call.exchange.fail(NOT_HERE)
-    elif not any(one.job == job and not one.is_over for one in node.pulls or ()):
-        call.exchange.fail(NO_SUCH_PULL)
-    elif not link.cancel_pull(job):
-        call.exchange.fail(TOO_OLD)
-    else:
-        mind.log.info("operated", by=call.tenant, what="cancel_pull", node=name)
-        call.exchange.reply(202, JSON_BODY, msgspec.json.encode({"node": name, "job": job}))
+    link, node = linked(mind, name)
+    if not any(one.job == job and not one.is_over for one in node.pulls or ()):
+        raise RoostError(NO_SUCH_PULL)
+    if not link.cancel_pull(job):
+        raise RoostError(TOO_OLD)
+    mind.log.info("operated", by=call.tenant, what="cancel_pull", node=name)
+    call.exchange.reply(202, JSON_BODY, msgspec.json.encode({"node": name, "job": job}))
 
 
 def _read(body: bytes) -> PullAsked:
-    try:
-        asked = msgspec.json.decode(body, type=PullAsked)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        message = 'The body is {"source": …}, with "file" and "accept_licence" if need be.'
-        raise fail("bad_request", message) from None
+    example = '{"source": …}, with "file" and "accept_licence" if need be'
+    asked = read_json(body, PullAsked, example)
     if isinstance(parse_source(asked.source), FileSource):
         message = "A node fetches pypi: and hf: sources; files of its own are installed there."
         raise fail("bad_request", message, param="source")

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from roost.core.ids import NodeId
 from roost.core.state_views import IDS_MAX, StateResult, StateWish
 from roost.errors import Failure, RoostError
-from roost.gateway.control_words import HEADERS, ROOT, VERSION_HEADER, answer, incompatible
-from roost.gateway.desk.operations import ADMIN, NOT_ADMIN
+from roost.gateway.control_words import ROOT
+from roost.gateway.desk.endpoints import answered, linked, spoken
 from roost.gateway.desk.state_words import (
     ACTIONS,
     Act,
@@ -36,6 +35,8 @@ from roost.gateway.desk.state_words import (
 from roost.wire.messages import StateOrder, StatesTold
 
 if TYPE_CHECKING:
+    from roost.core.ids import NodeId
+    from roost.fleet.watching.views import NodeView
     from roost.gateway.mind import Mind
     from roost.gateway.node_link import NodeLink
     from roost.gateway.routes import Call, Routes
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 ANSWER_S = 5.0
 """For a node to answer, beyond what it was told to wait."""
 NO_STATE = Failure("not_found", "No node that is here has a state of this id.")
-NO_NODE = Failure("not_found", "No node of this id is here; `roost fleet` lists them.")
 NO_WORDS = Failure("unsupported", "The node keeps no states of its own, or is an older one.")
 SILENT = Failure("node_lost", "The node has left, or did not say in time what came of it.")
 
@@ -61,9 +61,9 @@ class StateDesk:
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
-        routes.add("GET", f"{ROOT}states", _admins(self._list))
-        routes.add("GET", f"{ROOT}states/{{rest}}", _admins(self._show))
-        routes.add("POST", f"{ROOT}states/{{rest}}", _admins(self._change))
+        routes.add("GET", f"{ROOT}states", spoken(self._list, admins=True))
+        routes.add("GET", f"{ROOT}states/{{rest}}", spoken(self._show, admins=True))
+        routes.add("POST", f"{ROOT}states/{{rest}}", spoken(self._change, admins=True))
 
     def close(self) -> None:
         """Wait for nothing more."""
@@ -80,13 +80,13 @@ class StateDesk:
             page, after = page_of(_found(told), asked)
             now_ms = _unix_ms()
             states = [shown(one, now_ms) for one in page]
-            _reply(call, {"states": states, "next": after, "silent": _silent(told)})
+            answered(call, {"states": states, "next": after, "silent": _silent(told)})
 
         self._ask_all(nodes, done)
 
     def _show(self, call: Call) -> None:
         """GET /roost/v1/states/{id}: one of them."""
-        self._with(call, call.rest, lambda one: _reply(call, shown(one, _unix_ms())))
+        self._with(call, call.rest, lambda one: answered(call, shown(one, _unix_ms())))
 
     def _change(self, call: Call) -> None:
         """POST /roost/v1/states/prune and …/{id}/actions."""
@@ -102,7 +102,7 @@ class StateDesk:
     def _act(self, call: Call, act: Act, one: Found) -> None:
         told = {"id": one.id, "action": act.action, "dry_run": act.dry_run}
         if act.dry_run:
-            _reply(call, {**told, "done": False, "state": shown(one, _unix_ms())})
+            answered(call, {**told, "done": False, "state": shown(one, _unix_ms())})
             return
 
         def done(results: dict[str, StateResult | None]) -> None:
@@ -110,7 +110,7 @@ class StateDesk:
             failure = SILENT if result is None else result.failure
             if failure is None:
                 self._log(act.action, 1)
-                _reply(call, {**told, "done": True})
+                answered(call, {**told, "done": True})
             else:
                 call.exchange.fail(failure)
 
@@ -130,7 +130,7 @@ class StateDesk:
                 "silent": _silent(told),
             }
             if prune.dry_run or not going:
-                _reply(call, {**said, "erased": [], "failed": []})
+                answered(call, {**said, "erased": [], "failed": []})
             else:
                 self._order("erase", going, 0.0, partial(self._pruned, call, said))
 
@@ -149,21 +149,19 @@ class StateDesk:
             if failure is not None
         ]
         self._log("prune", len(erased))
-        _reply(call, {**said, "erased": erased, "failed": failed})
+        answered(call, {**said, "erased": erased, "failed": failed})
 
     # Asking nodes.
 
     def _nodes(self, wanted: str) -> list[NodeId]:
         """The nodes to ask; raises `not_found` or `unsupported` for one that cannot be."""
-        fleet = [one for one in self._mind.coordinator.fleet() if one.id in self._mind.links]
-        able = [one.id for one in fleet if one.sessions is not None and one.sessions.persistence]
         if wanted in ("", "all"):
-            return able
-        if wanted not in [one.id for one in fleet]:
-            raise RoostError(NO_NODE)
-        if wanted not in able:
+            fleet = self._mind.coordinator.fleet()
+            return [one.id for one in fleet if one.id in self._mind.links and _keeps(one)]
+        _, node = linked(self._mind, wanted)
+        if not _keeps(node):
             raise RoostError(NO_WORDS)
-        return [NodeId(wanted)]
+        return [node.id]
 
     def _with(self, call: Call, name: str, use: Callable[[Found], None]) -> None:
         """Find one state and go on with it."""
@@ -283,26 +281,8 @@ class _Round:
         self._done(self._told)
 
 
-def _admins(serve: Callable[[Call], None]) -> Callable[[Call], None]:
-    """Serve those who may, in a version that is spoken; what `serve` raises is the answer."""
-
-    def endpoint(call: Call) -> None:
-        wrong = incompatible(call.exchange.fields.get(VERSION_HEADER))
-        if call.role != ADMIN:
-            wrong = NOT_ADMIN
-        if wrong is not None:
-            call.exchange.fail(wrong)
-            return
-        try:
-            serve(call)
-        except RoostError as error:
-            call.exchange.fail(error.failure)
-
-    return endpoint
-
-
-def _reply(call: Call, data: object) -> None:
-    call.exchange.reply(200, HEADERS, answer(data, call.exchange.request_id))
+def _keeps(node: NodeView) -> bool:
+    return node.sessions is not None and bool(node.sessions.persistence)
 
 
 def _found(told: Told) -> list[Found]:

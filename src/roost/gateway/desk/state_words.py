@@ -7,7 +7,7 @@ told and is never part of a path.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qs
 
 import msgspec
@@ -16,6 +16,7 @@ from roost.core.ids import NodeId
 from roost.core.state_views import IDS_MAX, StateAction, StateTier, StateView
 from roost.errors import fail
 from roost.gateway.control_words import LIMITS
+from roost.gateway.desk.bodies import read_json
 
 PAGE_MAX = LIMITS["max_page_size"]
 WAIT_MAX_S = 600.0
@@ -31,8 +32,6 @@ ACTIONS: dict[str, StateAction] = {
 }
 """What callers say, and what nodes are told; system 3's words and roost's own."""
 TIERS: dict[str, tuple[str, ...]] = {"promote": ("ram",), "demote": ("ram", "disk")}
-
-T = TypeVar("T")
 
 
 class Found(NamedTuple):
@@ -102,7 +101,7 @@ def listing_of(query: bytes) -> Listing:
 
 def act_of(body: bytes) -> Act:
     """Read the body of an action; raises `bad_request`, or `unsupported` for a tier."""
-    act = _read(body, Act, '{"action": "pin", "dry_run": false}')
+    act = read_json(body, Act, '{"action": "pin", "dry_run": false}')
     if act.action not in ACTIONS:
         message = f"`action` is one of {', '.join(ACTIONS)}."
         raise fail("bad_request", message, param="action")
@@ -119,7 +118,7 @@ def act_of(body: bytes) -> Act:
 
 def prune_of(body: bytes) -> Prune:
     """Read the body of a prune; raises `bad_request`."""
-    prune = _read(body, Prune, '{"selector": {"kind": "filter", "model_id": "m"}}')
+    prune = read_json(body, Prune, '{"selector": {"kind": "filter", "model_id": "m"}}')
     selector = prune.selector
     if selector.kind == "ids" and not 1 <= len(selector.ids) <= IDS_MAX:
         raise fail("bad_request", f"`ids` are from 1 to {IDS_MAX}.", param="selector.ids")
@@ -200,10 +199,3 @@ def _is_older(view: StateView, than_unix_ms: int | None, now_unix_ms: int) -> bo
     if than_unix_ms is None:
         return True
     return view.idle_s is not None and now_unix_ms - 1000 * view.idle_s < than_unix_ms
-
-
-def _read(body: bytes, kind: type[T], example: str) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise fail("bad_request", f"The body is JSON like {example}.") from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from roost.dialects.openai.errors import model_not_found
 from roost.errors import Failure
 from roost.fleet.line.allowances import not_allowed
-from roost.gateway.desk.operations import ADMIN
+from roost.gateway.desk.endpoints import ADMIN
 from roost.wire.messages import Order
 
 if TYPE_CHECKING:
