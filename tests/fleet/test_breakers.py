@@ -78,11 +78,15 @@ def test_each_opening_lasts_longer() -> None:
     assert breakers.next_s(25.0) == pytest.approx(37.0)
 
 
-def test_a_straggler_proves_nothing() -> None:
-    """What began before the breaker opened may end well; the wait stands."""
+@pytest.mark.parametrize("at_s", [10.0, 12.0])
+def test_a_straggler_proves_nothing(at_s: float) -> None:
+    """What began before the breaker opened may end well or badly; the wait stands."""
     breakers = tripped()
-    assert not breakers.succeeded(A, M, 12.0)
-    assert breakers.state(A, M, 12.0) == "open"
+    assert not breakers.succeeded(A, M, at_s)
+    assert not any(breakers.failed(A, M, at_s) for _ in range(9))
+    assert breakers.next_s(at_s) == 15.0
+    assert not breakers.failed(A, M, 15.0)
+    assert breakers.next_s(15.0) == 25.0, "it has opened twice"
 
 
 def test_a_new_node_has_no_past() -> None:

@@ -95,9 +95,10 @@ class Board:
         return record is not None and self._registry.state(record, now) == "alive"
 
     def touch(self, node: NodeId) -> None:
-        """Something about the node has changed."""
+        """Something about the node has changed; whom it has not as a candidate has no record."""
         for board in self._boards.values():
-            board.stale.add(node)
+            if node in board.field.places:
+                board.stale.add(node)
 
     def reported(self, node: NodeId, before: Collection[ModelId]) -> None:
         """A node reported; `before` are the models that it had until now."""
@@ -107,7 +108,7 @@ class Board:
         else:
             self.touch(node)
             for board in self._boards.values():
-                board.doubtful = True
+                board.doubtful = board.doubtful or node in board.stale
         if record is not None and record.status is not None:
             self.loads.reported(node, record.status)
 
@@ -133,6 +134,9 @@ class Board:
         Its other models are still asked for: a node's limits are per model.
         """
         backoff = self._backoffs.setdefault((node, model), _Backoff(now, 0))
+        if now < backoff.until_s:
+            # It was sent before the first refusal came: that says nothing new.
+            return
         longest = self._settings.busy_backoff_max_s
         backoff.until_s = now + min(longest, self._settings.busy_backoff_s * 2**backoff.in_a_row)
         backoff.in_a_row = min(backoff.in_a_row + 1, 16)

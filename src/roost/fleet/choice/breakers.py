@@ -23,10 +23,6 @@ class _Breaker:
     until_s: float | None = None
     successes: int = 0
 
-    @property
-    def closed(self) -> bool:
-        return self.until_s is None
-
 
 class Breakers:
     """All breakers that have something to remember."""
@@ -41,9 +37,11 @@ class Breakers:
         breaker = self._breakers.setdefault((node, model), _Breaker())
         self._note(breaker, ok=False)
         breaker.in_a_row += 1
-        if not breaker.closed:
-            # Half-open, or a straggler from before it opened: either way, begin the wait anew.
-            self._open(breaker, (node, model), now)
+        if breaker.until_s is not None:
+            # While it is open nothing begins: what fails now began before, and one death that ends
+            # many streams would lengthen the wait with each of them.
+            if now >= breaker.until_s:
+                self._open(breaker, (node, model), now)
             return False
         if breaker.in_a_row < self._settings.breaker_failures and not self._bad(breaker):
             return False
