@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 from roost.config.load import Machine, load
 from roost.config.settings import Settings
 from roost.config.table import TABLE
+from roost.core.kv import CacheType
 
 
 def test_settings_have_the_rows_of_the_table_in_order() -> None:
@@ -25,6 +26,12 @@ def test_names_of_one_setting_belong_together() -> None:
     assert row.attribute == "stream_write_deadline_s"
     assert row.flag == "--stream-write-deadline-s"
     assert row.variable == "ROOST_STREAM_WRITE_DEADLINE_S"
+
+
+def test_the_choices_of_a_cache_are_those_that_there_are() -> None:
+    """The table says them without loading the types that say the same."""
+    rows = {row.name: row.choices for row in TABLE if row.name.startswith("cache_type_")}
+    assert {*map(frozenset, rows.values())} == {frozenset(get_args(CacheType))}
 
 
 def test_names_are_unique_in_every_spelling() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 
 import pytest
@@ -92,7 +92,7 @@ class Afresh(Board):
     def touch(self, node: NodeId) -> None:
         """Keep no record of what has changed."""
 
-    def reported(self, node: NodeId, before: Sequence[ModelId]) -> None:
+    def reported(self, node: NodeId, before: Collection[ModelId]) -> None:
         """Learn how long loads take; whatever else is new is seen anyway."""
         super().reported(node, before)
         self.reshape()

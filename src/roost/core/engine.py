@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -19,8 +19,6 @@ Mode: TypeAlias = Literal["generate", "embed", "rank", "auto"]
 
 _DOES = {"generate": "says texts", "embed": "makes vectors", "rank": "scores documents"}
 _LACKS = {"generate": "says no texts", "embed": "makes no vectors", "rank": "scores no documents"}
-
-CACHE_TYPES: tuple[CacheType, ...] = get_args(CacheType)
 
 
 class ExtraFile(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,7 +27,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     `picked` counts up with choices, `salt` is the node's own number for hashing.
     With `sure`, the learned figures count: `ahead_s` until a prefill could begin, then seconds per
     prompt token and per answer token.
-    `least_ctx` is the context in tokens and `token_bytes` the longest token, 0 where unknown.
+    `ctx` is the context in tokens and `token_bytes` the longest token, 0 where unknown.
     """
 
     node: NodeId

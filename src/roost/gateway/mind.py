@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from roost.fleet.choice.abilities import Abilities, mode_of
+from roost.core.request import mode_for
+from roost.fleet.choice.abilities import Abilities
 from roost.fleet.line import refusals
 from roost.fleet.watching.happenings import Happenings
 from roost.fleet.watching.scaling import ScalingSettings
@@ -131,7 +132,7 @@ class Mind:
         if judged.failure is not None:
             turn.on_refused(judged.failure)
             return
-        mode = mode_of(turn.request)
+        mode = mode_for(turn.request.prompt)
         if judged.unfit or mode != "generate":
             turn.terms = msgspec.structs.replace(turn.terms, unfit=judged.unfit, mode=mode)
         terms, model, said = turn.terms, turn.request.model, turn.relay.said

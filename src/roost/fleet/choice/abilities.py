@@ -71,11 +71,6 @@ def needs_of(request: GenerateRequest) -> tuple[Need, ...]:
     return tuple(need for need, wanted in asked if wanted)
 
 
-def mode_of(request: GenerateRequest) -> Mode:
-    """Say what a model has to be for to be asked this."""
-    return next((need.mode for need in needs_of(request)), "generate")
-
-
 class _Ability(NamedTuple):
     """What one node can do with one model; `claims` None where it does not say."""
 

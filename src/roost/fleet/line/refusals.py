@@ -10,14 +10,6 @@ from roost.errors import Failure
 _LONGEST_S = 120
 
 
-def wait_hint_s(ahead: int, freed_per_s: float | None, default_s: int) -> int:
-    """Whole seconds, 1..120, until a place should be free for somebody behind `ahead` others.
-
-    `freed_per_s` is the measured rate at which places become free; None or 0 means not measured.
-    """
-    return hint_s((ahead + 1) / freed_per_s if freed_per_s else None, default_s)
-
-
 def hint_s(eta_s: float | None, default_s: int) -> int:
     """Whole seconds, 1..120, until a place should be free; None means not measured."""
     return default_s if eta_s is None else min(_LONGEST_S, max(1, math.ceil(eta_s)))

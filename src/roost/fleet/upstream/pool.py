@@ -16,8 +16,7 @@ import msgspec
 
 from roost.core.ids import LeaseId
 from roost.errors import Failure
-from roost.fleet.line.refusals import queue_full, queue_timeout, wait_hint_s
-from roost.fleet.rates import Rate
+from roost.fleet.line.refusals import hint_s, queue_full, queue_timeout
 from roost.fleet.retrying import RetryBudget
 from roost.fleet.settings import FleetSettings
 from roost.fleet.upstream.effects import (
@@ -32,6 +31,7 @@ from roost.fleet.upstream.effects import (
     Refused,
     StallChanged,
 )
+from roost.fleet.upstream.rates import Rate
 from roost.fleet.upstream.servers import Catalogue, PoolServer
 
 if TYPE_CHECKING:
@@ -345,4 +345,5 @@ class UpstreamPool:
 
     def _hint_s(self, now: float) -> int:
         """Whole seconds until a place should be free, from the rate of finished answers."""
-        return wait_hint_s(len(self._waiting), self._freed.per_s(now), 1)
+        freed_per_s = self._freed.per_s(now)
+        return hint_s((len(self._waiting) + 1) / freed_per_s if freed_per_s else None, 1)

@@ -112,7 +112,6 @@ class Statistics(msgspec.Struct, frozen=True):
 
     `running` counts requests on a node, `leases` capacity not yet given back: after a cancellation
     the second is the larger one until the node confirms. `in_flight` is leases by node.
-    `freed_per_s` is the measured rate at which capacity becomes free, None before any did.
     """
 
     waiting: int
