@@ -146,6 +146,12 @@ async def test_the_memory_of_nodes_is_told_and_ends_with_them() -> None:
         seen = await scraped(stage)
         assert [name for name in seen if name.startswith("roost_memory_pressure")] == []
         assert len([name for name in seen if name.startswith("roost_memory_bytes")]) == 2
+        node.report(status())
+        await until(lambda: fleet()[0].memory is None, what="it knows of no memory any more")
+        assert [name for name in await scraped(stage) if name.startswith("roost_memory")] == []
+        node.report(msgspec.structs.replace(status(), memory=report))
+        await until(lambda: fleet()[0].memory == report, what="it does again")
+        assert 'roost_memory_pressure{device="host",node="n1"}' in await scraped(stage)
         node.leave()
         await until(lambda: fleet()[0].state == "dead", what="it has left")
         assert [name for name in await scraped(stage) if name.startswith("roost_memory")] == []

@@ -10,7 +10,8 @@ from roost.core.allowance import Account, Allowance
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Fields, Principal, presented_key
-from roost.gateway.watching.tenant_metrics import TenantMetrics
+from roost.gateway.watching.gauges import Gauges
+from roost.gateway.watching.tenant_metrics import of_tenants
 from roost.observe.metrics import Metrics
 from tests.conftest import until
 from tests.gateway.conftest import Stage, ask, staged
@@ -27,14 +28,14 @@ def shown(text: str) -> set[str]:
 def test_who_has_requests_has_series() -> None:
     """As long as he has: what is not is left out."""
     metrics = Metrics()
-    tenants = TenantMetrics(metrics)
-    tenants.refresh(["ann", "no_key"], ["ann", "ann"])
+    tenants = Gauges(metrics)
+    tenants.refresh(of_tenants(["ann", "no_key"], ["ann", "ann"]))
     assert shown(metrics.render().decode()) == {
         'roost_tenant_live{state="waiting",tenant="ann"} 1.0',
         'roost_tenant_live{state="running",tenant="ann"} 2.0',
         'roost_tenant_live{state="waiting",tenant="no_key"} 1.0',
     }
-    tenants.refresh([], ["no_key"])
+    tenants.refresh(of_tenants([], ["no_key"]))
     assert shown(metrics.render().decode()) == {
         'roost_tenant_live{state="running",tenant="no_key"} 1.0'
     }

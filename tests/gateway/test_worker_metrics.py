@@ -11,7 +11,8 @@ from roost.core.machine import Memory, Processor
 from roost.core.snapshots import NodeStatus, SlotView
 from roost.fleet.watching.oddities import Oddities, Oddity
 from roost.fleet.watching.views import NodeView
-from roost.gateway.watching.worker_metrics import WorkerMetrics
+from roost.gateway.watching.gauges import Gauges
+from roost.gateway.watching.worker_metrics import of_runtimes
 from roost.observe.metrics import Metrics
 from tests.conftest import until
 from tests.gateway.conftest import Stage, ask
@@ -51,8 +52,8 @@ def shown(metrics: Metrics) -> set[str]:
 def test_what_is_known_has_a_series_and_what_is_not_has_none() -> None:
     """An unknown value is left out, never 0; a measured 0 is one."""
     metrics = Metrics()
-    workers = WorkerMetrics(metrics)
-    workers.refresh([node(report(VITALS))])
+    workers = Gauges(metrics)
+    workers.refresh(of_runtimes([node(report(VITALS))]))
     where = f'{{model="{MODEL}",node="n"}}'
     assert shown(metrics) == {
         f'roost_worker_anomaly{{kind="slow_decode",model="{MODEL}",node="n"}} 1.0',
@@ -69,7 +70,7 @@ def test_what_is_known_has_a_series_and_what_is_not_has_none() -> None:
         f"roost_worker_prefill_latency_ms{where} 2000.0",
         f"roost_worker_rss_bytes{where} 70.0",
     }
-    workers.refresh([node(report(RuntimeVitals(), about=None))])
+    workers.refresh(of_runtimes([node(report(RuntimeVitals(), about=None))]))
     assert shown(metrics) == {
         f"roost_worker_decode_failures{where} 0.0",
         f"roost_worker_decode_tokens_per_second{where} 0.0",
@@ -81,7 +82,7 @@ def test_what_is_known_has_a_series_and_what_is_not_has_none() -> None:
         f'roost_worker_slots{{model="{MODEL}",node="n",state="busy"}} 1.0',
         f'roost_worker_slots{{model="{MODEL}",node="n",state="idle"}} 0.0',
     }
-    workers.refresh([node(report(VITALS), "dead")])
+    workers.refresh(of_runtimes([node(report(VITALS), "dead")]))
     assert shown(metrics) == set()
 
 

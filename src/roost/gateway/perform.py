@@ -154,8 +154,6 @@ def _report(office: Office, effect: Report) -> None:
             office.log.warning("node_state", **facts)
         case "node_left":
             office.log.warning("node_left", **facts)
-            office.metrics.forget("roost_in_flight", str(effect.node))
-            office.metrics.forget("roost_link_state", str(effect.node))
         case "request_retried":
             office.metrics("roost_retries_total", str(effect.reason)).inc()
             office.log.info("request_retried", **facts)

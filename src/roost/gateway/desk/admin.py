@@ -13,18 +13,18 @@ from roost.dialects.openai.models import model_body, models_body
 from roost.errors import Failure
 from roost.gateway.desk.operations import sees_tenants
 from roost.gateway.front.rendering import JSON_BODY
-from roost.gateway.watching.node_gauges import NodeGauges
-from roost.gateway.watching.tenant_metrics import TenantMetrics
-from roost.gateway.watching.worker_metrics import WorkerMetrics
+from roost.gateway.watching.gauges import Gauges
+from roost.gateway.watching.node_gauges import RANKS, of_nodes
+from roost.gateway.watching.tenant_metrics import of_tenants
+from roost.gateway.watching.worker_metrics import of_runtimes
 from roost.observe.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
-    from roost.core.snapshots import LinkState, ModelOffer
+    from roost.core.snapshots import ModelOffer
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
+    from roost.gateway.watching.gauges import Values
     from roost.observe.metrics import Instrument
-
-_RANK: dict[LinkState, int] = {"alive": 3, "suspect": 2, "stale": 1, "dead": 0}
 
 
 class Admin:
@@ -37,9 +37,7 @@ class Admin:
         self._mind = mind
         self.aliases = aliases
         self._counted: dict[Instrument, int] = {}
-        self._nodes = NodeGauges(mind.metrics)
-        self._workers = WorkerMetrics(mind.metrics)
-        self._tenants = TenantMetrics(mind.metrics)
+        self._gauges = Gauges(mind.metrics)
 
     def add_to(self, routes: Routes) -> None:
         """Put these endpoints into the table."""
@@ -79,7 +77,7 @@ class Admin:
         metrics("roost_queued").set(statistics.waiting)
         metrics("roost_running").set(statistics.running)
         metrics("roost_tasks").set(len(asyncio.all_tasks()))
-        for state in _RANK:
+        for state in RANKS:
             metrics("roost_nodes", state).set(statistics.nodes.get(state, 0))
         self._count(metrics("roost_dispatched_total"), statistics.dispatched)
         self._count(metrics("roost_warm_total"), statistics.warm)
@@ -91,28 +89,17 @@ class Admin:
         metrics("roost_stream_held_messages").set(sum(held))
         fullest = max((turn.relay.fullness for turn in self._mind.turns.values()), default=0.0)
         metrics("roost_stream_fullest_ratio").set(fullest)
-        self._tell_tenants()
         self._mind.scale.refresh(self._mind.now_s)
         fleet = coordinator.fleet()
-        self._workers.refresh(fleet)
-        for node in fleet:
-            if node.state == "dead":
-                # Known, but not here: its series ended when it left.
-                metrics.forget("roost_in_flight", node.id)
-                metrics.forget("roost_link_state", node.id)
-                self._nodes.forget(node.id)
-            else:
-                metrics("roost_in_flight", node.id).set(node.in_flight)
-                metrics("roost_link_state", node.id).set(_RANK[node.state])
-                self._nodes.tell(node)
+        self._gauges.refresh(of_nodes(fleet) | of_runtimes(fleet) | self._of_tenants())
 
-    def _tell_tenants(self) -> None:
+    def _of_tenants(self) -> Values:
         mind = self._mind
         waiting = {one.request for one in mind.coordinator.queue(mind.now_s)}
         labels: dict[bool, list[str]] = {True: [], False: []}
         for request, turn in mind.turns.items():
             labels[request in waiting].append(mind.limiter.label(turn.terms.account))
-        self._tenants.refresh(labels[True], labels[False])
+        return of_tenants(labels[True], labels[False])
 
     def _count(self, counter: Instrument, total: int) -> None:
         """Bring a counter to what the coordinator has counted itself."""

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from roost.fleet.watching.scaling import Scaling, ScalingSettings, ScalingView
+from roost.gateway.watching.gauges import Gauges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from roost.core.ids import ModelId, RequestId
     from roost.fleet.coordinator import Coordinator
     from roost.gateway.turns.turn import Turn
+    from roost.gateway.watching.gauges import Values
     from roost.observe.logs import Log
     from roost.observe.metrics import Metrics
 
@@ -33,10 +35,9 @@ class Scale:
     ) -> None:
         self._coordinator = coordinator
         self._turns = turns
-        self._metrics = metrics
+        self._gauges = Gauges(metrics)
         self._log = log
         self._machine = Scaling(settings)
-        self._told: set[str] = set()
         self._reported_s = float("-inf")
         self._requests = self._reported = 0
 
@@ -63,21 +64,17 @@ class Scale:
 
     def refresh(self, now: float) -> None:
         """Copy it into the metrics; models that nobody asks for any more lose their series."""
-        view, metrics = self.view(now), self._metrics
-        metrics("roost_wanted_nodes").set(view.wanted_nodes)
-        metrics("roost_serving_nodes").set(view.nodes)
+        view = self.view(now)
+        values: Values = {
+            ("roost_wanted_nodes",): view.wanted_nodes,
+            ("roost_serving_nodes",): view.nodes,
+        }
         for one in view.models:
-            metrics("roost_model_slots", one.model).set(one.slots)
-            metrics("roost_model_demand_slots", one.model).set(one.demand_slots)
-            metrics("roost_model_wanted_slots", one.model).set(one.wanted_slots)
-            metrics("roost_model_unmet_requests", one.model).set(one.unmet)
-        models = {str(one.model) for one in view.models}
-        for gone in self._told - models:
-            metrics.forget("roost_model_slots", gone)
-            metrics.forget("roost_model_demand_slots", gone)
-            metrics.forget("roost_model_wanted_slots", gone)
-            metrics.forget("roost_model_unmet_requests", gone)
-        self._told = models
+            values["roost_model_slots", one.model] = one.slots
+            values["roost_model_demand_slots", one.model] = one.demand_slots
+            values["roost_model_wanted_slots", one.model] = one.wanted_slots
+            values["roost_model_unmet_requests", one.model] = one.unmet
+        self._gauges.refresh(values)
 
     def _look(self, now: float) -> None:
         if not self._machine.is_due(now):

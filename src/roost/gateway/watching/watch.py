@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from roost.fleet.watching.hints import FLEET_KINDS, Hints
+from roost.gateway.watching.gauges import Gauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +33,7 @@ class Watch:
         self._log = log
         self._hints = Hints()
         self._looked_s = 0.0
-        self._told: set[tuple[str, str]] = set()
+        self._odd = Gauges(metrics)
 
     def on_dispatch(self, turn: Turn, dispatch: Dispatch, streams: int, now: float) -> None:
         """A node was chosen while it had so many streams."""
@@ -66,9 +67,5 @@ class Watch:
             facts = {"model": hint.model, "kind": hint.kind, "why": hint.text, "begins": begins}
             where = {} if hint.node is None else {"node": hint.node}
             self._log.warning("fleet_odd", **where, **facts)
-        odd = {(str(one.model), one.kind) for one in self._hints.hints() if one.kind in FLEET_KINDS}
-        for series in odd:
-            self._metrics("roost_fleet_anomaly", *series).set(1)
-        for over in self._told - odd:
-            self._metrics.forget("roost_fleet_anomaly", *over)
-        self._told = odd
+        odd = [one for one in self._hints.hints() if one.kind in FLEET_KINDS]
+        self._odd.refresh({("roost_fleet_anomaly", str(one.model), one.kind): 1 for one in odd})
