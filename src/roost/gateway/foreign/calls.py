@@ -6,7 +6,6 @@ with silence, and a new connection costs nothing next to a prefill.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from roost.errors import Failure
 from roost.gateway.foreign.effects import Began, Ended, Heard, Lost, Pieces
 from roost.gateway.upstream.client import ClientLimits, ConnectionPool, UpstreamConnection
 from roost.gateway.upstream.headers import is_events, request_prefix
+from roost.gateway.upstream.whole import Whole, ask_whole
 from roost.text.sse import SseEvent, SseParser
 
 if TYPE_CHECKING:
@@ -27,14 +27,6 @@ PREFILL, DECODE = "/worker/prefill", "/worker/decode"
 SESSIONS, HEALTH = "/worker/sessions", "/worker/health"
 EVENT_MAX_BYTES = 64 * 1024
 DENIAL_MAX_BYTES = 64 * 1024
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """A whole answer."""
-
-    status: int
-    body: bytes
-    retry_after: str = ""
 
 
 class Answer:
@@ -121,19 +113,10 @@ class WorkerCalls:
 
     async def ask(
         self, method: str, path: str, body: bytes | None, limit_s: float, body_max: int
-    ) -> Reply | None:
+    ) -> Whole | None:
         """Ask and read the whole answer; None where none comes in time, or it is too long."""
-        taker = _Whole(body_max)
-        try:
-            async with asyncio.timeout(limit_s):
-                connection = await self._pool.open()
-                try:
-                    connection.ask(self.request(method, path, body), taker, once=True)
-                    return await taker.answer
-                finally:
-                    connection.abort()
-        except OSError:
-            return None
+        told = await ask_whole(self._pool, self.request(method, path, body), limit_s, body_max)
+        return None if told is None or told.is_too_long else told
 
     async def answer(self, body: bytes, answer: Answer) -> None:
         """Ask for an answer, of which `answer` tells."""
@@ -157,36 +140,6 @@ class WorkerCalls:
     def close(self) -> None:
         """End every call."""
         self._pool.close()
-
-
-class _Whole:
-    """Takes an answer and keeps all of it, up to so many bytes."""
-
-    def __init__(self, body_max: int) -> None:
-        self.answer: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-        self._room = body_max
-        self._body: list[bytes] = []
-        self._status = 0
-        self._retry_after = ""
-
-    def on_answer(self, status: int, headers: Headers) -> None:
-        self._status = status
-        self._retry_after = dict(headers).get(b"retry-after", b"").decode("latin-1")
-
-    def on_piece(self, data: bytes, *, last: bool, framed: bool) -> None:
-        self._room -= len(data)
-        self._body.append(data)
-        if self._room < 0:
-            self._tell(None)
-        elif last:
-            self._tell(Reply(self._status, b"".join(self._body), self._retry_after))
-
-    def on_lost(self, *, any_byte: bool, reused: bool) -> None:
-        self._tell(None)
-
-    def _tell(self, reply: Reply | None) -> None:
-        if not self.answer.done():
-            self.answer.set_result(reply)
 
 
 def _read(item: SseEvent | Failure) -> Said:

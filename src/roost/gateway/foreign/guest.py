@@ -29,7 +29,6 @@ from roost.gateway.foreign.calls import (
     PREFILL,
     SESSIONS,
     Answer,
-    Reply,
     WorkerCalls,
 )
 from roost.gateway.foreign.effects import (
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roost.core.worker import WorkerBeat
+    from roost.gateway.upstream.whole import Whole
     from roost.observe.logs import Log
     from roost.wire.memory import NodeConnection
 
@@ -125,7 +125,7 @@ class Guest:
         """End every call."""
         self._calls.close()
 
-    async def held(self, limit_s: float) -> Reply | None:
+    async def held(self, limit_s: float) -> Whole | None:
         """Ask what the worker holds; None where it does not say so in time."""
         return await self._calls.ask("GET", SESSIONS, None, limit_s, HELD_MAX_BYTES)
 
@@ -259,7 +259,7 @@ class Guest:
         self._do(self._translator.on_tick)
 
 
-def _result(reply: Reply | None) -> Heard:
+def _result(reply: Whole | None) -> Heard:
     """What an answer to a prefill means."""
     if reply is None:
         return Lost()
