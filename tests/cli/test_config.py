@@ -128,6 +128,42 @@ def test_a_check_finds_what_serve_would_refuse(
         assert words in told
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("placement.keep", "placement.keep = ['x']"),
+        ("cors.origins", "cors.origins = ['app.example.org']"),
+        ("session.keys", "session.keys = ['noid']"),
+        ("session.keys", f"session.keys = ['k:{'a' * 32}', 'k:{'b' * 32}']"),
+        ("vector_sizes", "vector_sizes = ['many']"),
+        ("vector_sizes", "models.smol.options.vector_sizes = ['0']"),
+        ("projector", "models.smol.options.projector = '/no/such/file'"),
+        ("adapters", "adapters = ['/no/such/file=x']"),
+        ("upstream.urls", "upstream.urls = ['nonsense']"),
+        ("upstream.keys", "upstream.urls = ['http://a']\nupstream.keys = ['k', 'k']"),
+        ("worker.heartbeat", "worker_api = '127.0.0.1:1'\nworker.heartbeat = 'ftp://h'"),
+        ("worker.url", "worker_api = '[::]:1'\nworker.heartbeat = 'https://h'"),
+        ("otel.endpoint", "otel.endpoint = 'http://[::1'"),
+        ("sessions.persistence", "sessions.persistence = 'disk'\nsessions.disk_bytes = 0"),
+        ("join", "join = 'somewhere'"),
+        ("token", "token = 'rt-abc'\ntoken_file = 'f'"),
+        ("token", f"token = 'rt-abc.{'ab' * 8}'"),
+        ("tls_cert", "tls_cert = '/no/such/file'\ntls_key = '/no/such/file'"),
+    ],
+)
+def test_every_reader_is_asked_once(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a start would refuse is one fault, under its own name, and not in force."""
+    (tmp_path / "roost.toml").write_text(text)
+    assert run(tmp_path, "check", "--json") == 2
+    told = json.loads(capsys.readouterr().out)
+    assert [one["setting"] for one in told["faults"]] == [name]
+    assert run(tmp_path, "show", "--json") == 2
+    (shown,) = [one for one in json.loads(capsys.readouterr().out) if one["name"] == name]
+    assert shown["origin"] == "default"
+
+
 def test_a_check_reads_what_texts_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Keys, join tokens and other names of models that nobody could use are found, unseen."""
     file = tmp_path / "roost.toml"

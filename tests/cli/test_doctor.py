@@ -241,4 +241,9 @@ def test_the_verb_where_things_are_wrong(
     assert "! settings              slots in the settings file is 'x'" in told
     assert "! settings              queue.length in the settings file is -1" in told
     assert "! models                tiny: " in told
-    assert main.run(["doctor", "--home", str(home), "--backend", "abacus"]) == 2
+    (home / "roost.toml").write_text('backend = "abacus"\n[placement]\nkeep = ["x"]\n')
+    assert main.run(["doctor", "--home", str(home), "--port", "0"]) == 1
+    told = capsys.readouterr().out
+    assert "! settings              --backend: there is no backend 'abacus'" in told
+    assert "! settings              --placement-keep x: write a model" in told
+    assert "! models                tiny: " in told

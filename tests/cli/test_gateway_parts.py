@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import socket
+from pathlib import Path
 
 import pytest
 
+from roost.cli import main
 from roost.cli.parts.gateway import (
+    GATEWAY_SETTINGS,
+    UPSTREAM_SETTINGS,
     fleet_settings,
     gateway_settings,
     kept,
@@ -15,7 +19,8 @@ from roost.cli.parts.gateway import (
     said_where,
     upstream_settings,
 )
-from roost.config import Machine, Settings, load
+from roost.config import TABLE, Machine, Settings, load
+from roost.config.setting import Setting, Value
 from roost.core.fence import Life
 from roost.errors import RoostError
 from roost.gateway.upstream.targets import Target
@@ -77,6 +82,76 @@ def test_limits_of_the_fleet_come_from_their_settings() -> None:
     assert (fleet.class_one_in, fleet.quarantine_kills) == (3, 1)
     assert (fleet.receipts_entries, fleet.receipts_ttl_s) == (7, 60.0)
     assert (servers.pool.errors_max, servers.client.kept) == (9, 2)
+
+
+READ_ELSEWHERE = {
+    *("insecure_http", "keys", "drain.grace_s", "log_level", "log_format"),
+    *("upstream.urls", "upstream.keys"),
+}
+"""What such a gateway reads, and not in one piece with the rest."""
+OF_NO_USE = {"link.message_max_bytes", "limits.answer_tokens", "limits.save_s"}
+"""What stands in its pieces because a gateway for nodes has the same ones."""
+OTHERS: dict[str, Value] = {
+    "aliases": ("a=b",),
+    "cors.origins": ("https://h",),
+    "placement.keep": ("m=2",),
+}
+
+
+def named(rows: tuple[str, ...]) -> set[str]:
+    """Name every setting that these stand for."""
+    groups = tuple(row for row in rows if row.endswith("."))
+    return {row.name for row in TABLE if row.name in rows or row.name.startswith(groups)}
+
+
+def another(row: Setting) -> Value:
+    """Give a value that is not the default."""
+    if row.name in OTHERS:
+        return OTHERS[row.name]
+    if row.choices:
+        return row.choices[1]
+    match row.default:
+        case bool():
+            return not row.default
+        case int() | float():
+            return row.default + 1
+        case str():
+            return "x"
+        case _:
+            return ("x",)
+
+
+def test_what_a_gateway_for_servers_reads_is_in_its_list() -> None:
+    """And nothing else is: whoever adds a setting has to say whether it counts there."""
+    usual = settings()
+
+    def counts(row: Setting) -> bool:
+        values = zip(TABLE, usual, strict=True)
+        changed = Settings._make(another(one) if one == row else has for one, has in values)
+        return upstream_settings(changed, ()) != upstream_settings(usual, ())
+
+    rows = {*named(GATEWAY_SETTINGS), *named(UPSTREAM_SETTINGS)}
+    read = {row.name for row in TABLE if row.name in rows and counts(row)}
+    assert (read - OF_NO_USE) | READ_ELSEWHERE == named(UPSTREAM_SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("flag", "mode"),
+    [
+        *[(f"--{name}", "with") for name in ("scaling-calm-s", "reattach-entries", "strict")],
+        *[(f"--{name}", "with") for name in ("queue-class-one-in", "stream-buffer-events")],
+        *[(f"--{name}", "without") for name in ("max-in-flight", "upstream-kept")],
+    ],
+)
+def test_a_flag_that_the_chosen_kind_does_not_read_is_refused(
+    flag: str, mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of what is said on a command line nothing is ignored; files are shared, and may say more."""
+    (tmp_path / "roost.toml").write_text("strict = true\n[scaling]\ncalm_s = 7\n")
+    servers = ["--upstream", "http://127.0.0.1:1"] if mode == "with" else []
+    value = [] if flag == "--strict" else ["9"]
+    assert main.run(["gateway", "--home", str(tmp_path), *servers, flag, *value]) == 2
+    assert capsys.readouterr().err == f"roost gateway: {flag} has no effect {mode} --upstream.\n"
 
 
 def test_models_to_keep_are_named_with_a_count() -> None:

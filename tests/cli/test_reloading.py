@@ -9,6 +9,7 @@ import pytest
 from roost.cli.parts.node_limits import NODE
 from roost.cli.parts.takers import CERTIFICATE, CREDENTIALS, FLEET, LIMITS, SERVERS
 from roost.cli.reloading import Reloads, Taker
+from roost.cli.verbs import gateway, node, serve
 from roost.config import TABLE, Machine, Settings, load
 from roost.errors import fail
 
@@ -99,6 +100,12 @@ def test_one_that_comes_too_early_counts_later() -> None:
     assert (world.taken, world.said.lines) == ([], [])
     world.reloads.open()
     assert world.taken == [3]
+
+
+def test_every_setting_is_a_flag_of_whoever_serves() -> None:
+    """But for those of verbs that ask; of one that is no flag HUP would say nothing."""
+    used = {name for verb in (serve, gateway, node) for name in vars(verb.flags().parse_args([]))}
+    assert {row.name for row in TABLE if row.attribute not in used} == {"url", "api_key"}
 
 
 def test_the_table_says_what_is_followed() -> None:

@@ -37,7 +37,7 @@ def test_every_reason_has_its_verdict(reason: str) -> None:
 
 def test_floor_then_ratio() -> None:
     """A quiet fleet may retry three times in ten seconds, a busy one a tenth of its requests."""
-    budget = RetryBudget(FleetSettings())
+    budget = RetryBudget(0.1, 3, 10.0)
     assert [budget.spend(5.0) for _ in range(4)] == [True, True, True, False]
     for n in range(100):
         budget.note_request(6.0 + n / 100)
@@ -54,7 +54,7 @@ def test_no_window_has_more_retries_than_allowed(
     gaps: list[tuple[float, bool]], ratio: float
 ) -> None:
     """At every retry, the ten seconds before it hold at most max(3, ratio x requests)."""
-    budget = RetryBudget(FleetSettings(retry_ratio=ratio))
+    budget = RetryBudget(ratio, 3, 10.0)
     now, requests, retries = 0.0, [], []
     for gap, is_request in gaps:
         now += gap

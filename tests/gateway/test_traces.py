@@ -159,7 +159,9 @@ async def test_without_an_endpoint_nothing_is_traced() -> None:
         assert stage.gateway.metrics.value("roost_spans_total", "sent") == 0
 
 
-@pytest.mark.parametrize("endpoint", ["collector:4318", "ftp://collector", "http://", "x"])
+@pytest.mark.parametrize(
+    "endpoint", ["collector:4318", "ftp://collector", "http://", "x", "http://[::1", "http://c:x"]
+)
 def test_an_address_that_is_none_is_refused(endpoint: str) -> None:
     """Before anything listens, with the name of the setting."""
     with pytest.raises(RoostError, match=r"otel\.endpoint needs http") as refused:

@@ -278,17 +278,6 @@ def test_forgetting_every_key_does_not_open_a_server_to_other_machines(start: St
         fetch(f"http://127.0.0.1:{port}", "/v1/models")
 
 
-def test_flags_of_the_other_mode_are_refused(start: Start) -> None:
-    """A flag that would have no effect is a mistake that is told."""
-    for arguments in (
-        ("--upstream", "http://127.0.0.1:1", "--policy", "random"),
-        ("--upstream-probe-s", "1"),
-    ):
-        gateway = start("gateway", "--port", "0", *arguments)
-        assert gateway.ends() == 2
-        assert "no effect" in gateway.output
-
-
 def test_a_flag_of_both_modes_is_taken_by_both(start: Start) -> None:
     """What bounds the fleet's queue by one flag bounds that of a front as well."""
     start("gateway", "--port", "0", "--queue-length", "3", "--max-in-flight-decodes", "2").url()

@@ -48,11 +48,11 @@ class RetryBudget:
     that is only partly inside the window is not counted, which errs towards fewer retries.
     """
 
-    def __init__(self, settings: FleetSettings) -> None:
-        self._ratio = settings.retry_ratio
-        self._floor = settings.retry_floor
-        self._window_s = settings.retry_window_s
-        self._bucket_s = settings.retry_window_s / _BUCKETS
+    def __init__(self, ratio: float, floor: int, window_s: float) -> None:
+        self._ratio = ratio
+        self._floor = floor
+        self._window_s = window_s
+        self._bucket_s = window_s / _BUCKETS
         self._retries: deque[float] = deque()
         self._requests: deque[tuple[int, int]] = deque()
 
@@ -87,7 +87,9 @@ class Recovery:
 
     def __init__(self, settings: FleetSettings) -> None:
         self._settings = settings
-        self._budget = RetryBudget(settings)
+        self._budget = RetryBudget(
+            settings.retry_ratio, settings.retry_floor, settings.retry_window_s
+        )
 
     def note_request(self, now: float) -> None:
         """A request arrived: the budget grows with their number."""

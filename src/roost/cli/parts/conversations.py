@@ -19,6 +19,8 @@ from roost.gateway.entry.identity import IdentitySettings
 from roost.gateway.reading.session_token import SECRET_LEAST_BYTES, SessionKey
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from roost.config import Settings
     from roost.core.fence import Life
     from roost.fleet.conversations.compacting import Summariser
@@ -97,14 +99,21 @@ def archive_settings(settings: Settings) -> ArchiveSettings:
 
 def identity_settings(settings: Settings, home: Home, life: Life) -> IdentitySettings:
     """Return what session tokens are signed with: the keys given, or one that the home keeps."""
-    keys = tuple(_session_key(text) for text in settings.session_keys)
+    keys = session_keys(settings.session_keys)
     if not keys:
         secret = home.secret("session")
         # The id tells keys apart and tells nothing of them.
         keys = (SessionKey(hashlib.sha256(b"id" + secret).hexdigest()[:8], secret),)
-    if len({key.id for key in keys}) < len(keys):
-        raise fail("bad_request", "session.keys: every key needs an id of its own.")
     return IdentitySettings(keys, settings.session_ttl_s, life)
+
+
+def session_keys(texts: Iterable[str]) -> tuple[SessionKey, ...]:
+    """Read keys written as ID:HEX; raises `bad_request`, which shows nothing of them."""
+    keys = tuple(map(_session_key, texts))
+    if len({key.id for key in keys}) < len(keys):
+        message = "session.keys: every key needs an id of its own."
+        raise fail("bad_request", message, param="session.keys")
+    return keys
 
 
 def _session_key(text: str) -> SessionKey:
@@ -114,7 +123,7 @@ def _session_key(text: str) -> SessionKey:
     except ValueError:
         least = SECRET_LEAST_BYTES
         message = f"session.keys: a key is ID:HEX, its secret at least {least} bytes in hex digits."
-        raise fail("bad_request", message) from None
+        raise fail("bad_request", message, param="session.keys") from None
 
 
 def open_journal(settings: Settings, home: Home) -> Journal | None:

@@ -98,7 +98,23 @@ GATEWAY_SETTINGS = (
     "policy",
     "strict",
     "context.",
+    "embed.inputs_max",
 )
+UPSTREAM_SETTINGS = (
+    *(name for name in LISTENER_SETTINGS if name != "body_offload_bytes"),
+    "queue.wait_s",
+    "limits.tenants_max",
+    "aliases",
+    "stream.commit_after_s",
+    "stream.write_deadline_s",
+    "stream.send_buffer_bytes",
+    "retry.attempts",
+    "retry.ratio",
+    "retry.floor",
+    "retry.window_s",
+    "upstream.",
+)
+"""What a gateway in front of other servers reads; what stands for one of these counts as well."""
 KEPT_MAX = 1000
 LOOPBACK_NAMES = frozenset({"localhost", "::1"})
 
@@ -334,7 +350,9 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
             errors_max=settings.upstream_errors_max,
             probe_s=settings.upstream_probe_s,
             stall_s=settings.upstream_stall_s,
-            fleet=fleet_settings(settings),
+            retry_ratio=settings.retry_ratio,
+            retry_floor=settings.retry_floor,
+            retry_window_s=settings.retry_window_s,
         ),
         passage=PassageLimits(
             first_byte_s=settings.upstream_first_byte_s,

@@ -52,7 +52,7 @@ def lasting_states(home: Home, node: NodeId, settings: Settings) -> Iterator[Las
             yield Lasting("memory")
             return
     try:
-        _require_both_limits(settings)
+        require_both_limits(settings)
         folder, held = hold(home, node)
     except RoostError as error:
         if settings.sessions_persistence == "disk":
@@ -66,7 +66,8 @@ def lasting_states(home: Home, node: NodeId, settings: Settings) -> Iterator[Las
         yield Lasting("disk", folder, found)
 
 
-def _require_both_limits(settings: Settings) -> None:
+def require_both_limits(settings: Settings) -> None:
+    """Refuse to keep on disk what has room nowhere; raises `bad_request`."""
     if not settings.sessions_ram_bytes or not settings.sessions_disk_bytes:
         message = (
             "sessions.persistence = disk needs room: sessions.ram_bytes and sessions.disk_bytes"

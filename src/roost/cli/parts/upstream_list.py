@@ -30,7 +30,8 @@ class UpstreamList:
         from roost.gateway.upstream.targets import parse_targets
 
         if len(settings.upstream_keys) > len(settings.upstream_urls):
-            raise fail("bad_request", "upstream.keys has more entries than upstream.urls.")
+            message = "upstream.keys has more entries than upstream.urls."
+            raise fail("bad_request", message, param="upstream.keys")
         urls = [*self._urls, *settings.upstream_urls]
         try:
             return parse_targets(urls, [*self._keys, *settings.upstream_keys], self._in_use)

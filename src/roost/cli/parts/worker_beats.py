@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 from roost import __version__
 from roost.cli.parts.gateway import is_loopback
 from roost.cli.parts.join_tokens import split_token
+from roost.cli.parts.worker_where import read_where
 from roost.core.worker import WorkerBeat, WorkerHealth
 from roost.errors import fail
+from roost.gateway.front.access import WILDCARDS
 from roost.node.worker.beat import Beats, BeatSettings, read_place
 from roost.observe import logs
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from roost.core.ids import NodeId
     from roost.node.worker.desk import WorkerDesk
     from roost.node.worker.link import WorkerLink
-
-EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
 
 class Worker(NamedTuple):
@@ -45,24 +45,24 @@ def check_beats(settings: Settings) -> None:
     if not settings.worker_api:
         message = "--worker-heartbeat tells of the worker API: give --worker-api HOST:PORT too."
         raise fail("bad_request", message, param="worker.heartbeat")
-    host = settings.worker_api.rpartition(":")[0].strip("[]")
-    if host in EVERYWHERE and not settings.worker_url:
+    if read_where(settings.worker_api).host in WILDCARDS and not settings.worker_url:
         message = "--worker-url: say at which address the coordinator reaches this worker."
         raise fail("bad_request", message, param="worker.url")
     _, pin = split_token(settings.worker_heartbeat_token, "--worker-heartbeat-token")
     if pin and not place.tls and not is_loopback(place.host):
         message = "--worker-heartbeat: the token names a certificate, so write https://HOST:PORT."
         raise fail("bad_request", message, param="worker.heartbeat")
-    if not place.tls and not is_loopback(place.host):
-        print(f"roost: heartbeats travel to {place.host} without TLS", file=sys.stderr)
 
 
 def open_beats(settings: Settings, worker: Worker) -> Beats | None:
     """Have heartbeats sent, where the settings ask for that."""
     if not settings.worker_heartbeat:
         return None
+    place = read_place(settings.worker_heartbeat)
+    if not place.tls and not is_loopback(place.host):
+        print(f"roost: heartbeats travel to {place.host} without TLS", file=sys.stderr)
     url = settings.worker_url or worker.url
-    assert urlsplit(url).hostname not in EVERYWHERE, "that was checked"
+    assert urlsplit(url).hostname not in WILDCARDS, "that was checked"
     who = WorkerBeat(
         worker=settings.worker_id or worker.node,
         url=url,

@@ -7,8 +7,8 @@ import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from roost.cli.parts.worker_beats import Worker, check_beats, open_beats
+from roost.cli.parts.worker_where import FLAG, read_where
 from roost.dialects.system1.worker import failure_body
-from roost.errors import fail
 from roost.node.worker.desk import DeskSettings, WorkerDesk
 from roost.node.worker.http import WorkerRoutes, WorkerRoutesSettings
 from roost.node.worker.link import WorkerLink
@@ -28,25 +28,7 @@ if TYPE_CHECKING:
     from roost.wire.memory import MemoryConnection
     from roost.wire.messages import FromGateway, FromNode
 
-FLAG = "--worker-api"
 WORKER_SETTINGS = ("worker_api", "worker.")
-
-
-class Where(NamedTuple):
-    """An address to listen on."""
-
-    host: str
-    port: int
-
-
-def read_where(text: str) -> Where:
-    """Read HOST:PORT; raises `bad_request` for anything else."""
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        message = f"{FLAG} {text}: write HOST:PORT, as 127.0.0.1:3001."
-        raise fail("bad_request", message, param="worker_api")
-    return Where(host, int(port))
 
 
 class Door(NamedTuple):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Look at this machine: processor, memory and its bandwidth, limits, accelerators, every backend,
 ROOST_HOME, the port, the clock, the settings and the installed models; say what is wrong and what
-to do. Nothing is changed and no weights are read, unless --probe asks for one token from every
+to do. Nothing is changed and no model is loaded, unless --probe asks for one token from every
 installed model. Exit code 1 where there is a problem.
 """
 SETTINGS = ("host", "port", "backend", "llama_server", "connections_max", "threads", "ctx", "slots")
@@ -31,12 +31,10 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     from roost.cli.doctoring.facts import gather
     from roost.cli.doctoring.findings import findings, is_well
-    from roost.cli.parts.node import check_backend
-    from roost.config.read import read_all
+    from roost.cli.parts.meaning import examined
 
     # Wrong settings are a finding and not the end: the rest is looked at all the same.
-    loaded, faults = read_all(vars(parsed))
-    check_backend(loaded.settings)
+    loaded, faults = examined(vars(parsed))
     facts = gather(loaded.settings, faults, loaded.unknown)
     if parsed.probe:
         facts = _probed(loaded.settings, facts)

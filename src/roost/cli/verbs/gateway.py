@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roost.cli import options
+from roost.cli.parts.gateway import GATEWAY_SETTINGS, UPSTREAM_SETTINGS
 from roost.cli.parts.own_gateway import open_own
 from roost.cli.parts.stores import open_to_listen
 from roost.cli.parts.upstream_list import UpstreamList
@@ -24,35 +25,10 @@ Stand in front of nodes that join with `roost node --join URL --token-file FILE`
 least in flight first. The setting upstream.urls names more of them, and is read again on HUP.
 """
 UPSTREAM_ONLY = ("upstream.", "max_in_flight")
-FLEET_ONLY = (
-    "default_model",
-    "node_tokens",
-    "limits.answer_tokens",
-    "limits.save_s",
-    "link.",
-    "affinity.",
-    "session.",
-    "conversations.",
-    "handover.",
-    "compaction.",
-    "transcripts.",
-    "coordinator.",
-    "stream.on_full",
-    "breaker.",
-    "max_in_flight_decodes",
-    "policy",
-    "strict",
-    "stream.keepalive_s",
-    "retry.redispatch_per_node",
-    "replay.",
-    "otel.",
-)
 
 
 def flags() -> options.Parser:
     """Make the parser of this verb's command line."""
-    from roost.cli.parts.gateway import GATEWAY_SETTINGS
-
     parser = options.parser("gateway", DESCRIPTION, (*GATEWAY_SETTINGS, *UPSTREAM_ONLY))
     parser.add_argument(
         "--upstream", action="append", default=[], metavar="URL", help="a server; may be repeated"
@@ -91,9 +67,9 @@ def _check_flags(loaded: Loaded, *, upstream: bool) -> None:
 
     One flag may count for several rows; it is refused if none of them is read.
     """
-    useless = FLEET_ONLY if upstream else UPSTREAM_ONLY
+    rows = UPSTREAM_SETTINGS if upstream else GATEWAY_SETTINGS
     flags = {name: origin for name, origin in loaded.origins.items() if origin.startswith("--")}
-    read = {origin for name, origin in flags.items() if not _is_one_of(name, useless)}
+    read = {origin for name, origin in flags.items() if _is_one_of(name, ("home", *rows))}
     for name, origin in flags.items():
         if origin not in read:
             mode = "with --upstream" if upstream else "without --upstream"

@@ -18,7 +18,6 @@ from roost.core.ids import LeaseId
 from roost.errors import Failure
 from roost.fleet.line.refusals import hint_s, queue_full, queue_timeout
 from roost.fleet.retrying import RetryBudget
-from roost.fleet.settings import FleetSettings
 from roost.fleet.upstream.effects import (
     Forgotten,
     Granted,
@@ -45,6 +44,8 @@ class PoolSettings(msgspec.Struct, frozen=True):
     the pool until a probe succeeds; `attempts` counts dispatches of one request, the first too.
     A server whose answers are all silent for longer than `stall_s`, and than a few times what is
     usual for it, gets nothing new while another one works.
+    `retry_ratio` and `retry_floor` bound retries per `retry_window_s`; how often places become free
+    is taken over `rate_window_s`.
     """
 
     max_in_flight: int = 2
@@ -54,7 +55,10 @@ class PoolSettings(msgspec.Struct, frozen=True):
     errors_max: int = 3
     probe_s: float = 2.0
     stall_s: float = 30.0
-    fleet: FleetSettings = FleetSettings()
+    retry_ratio: float = 0.1
+    retry_floor: int = 3
+    retry_window_s: float = 10.0
+    rate_window_s: float = 30.0
 
 
 class _Waiting(msgspec.Struct, frozen=True):
@@ -74,8 +78,10 @@ class UpstreamPool:
         self._catalogue = Catalogue(self._servers.values())
         self._leases: dict[LeaseId, PoolServer] = {}
         self._waiting: list[_Waiting] = []
-        self._budget = RetryBudget(settings.fleet)
-        self._freed = Rate(settings.fleet.rate_window_s)
+        self._budget = RetryBudget(
+            settings.retry_ratio, settings.retry_floor, settings.retry_window_s
+        )
+        self._freed = Rate(settings.rate_window_s)
         self._picky = False
         self._last_lease = 0
         self._rejected = self._unavailable = 0

@@ -48,6 +48,18 @@ class Traces:
         self._tracer.close()
 
 
+def check_collector(endpoint: str) -> None:
+    """Refuse an address that is none; "" is nobody's, and fine. Raises `bad_request`."""
+    try:
+        parts = urlsplit(endpoint)
+        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if endpoint and not is_whole:
+        message = "otel.endpoint needs http://HOST:PORT or https://HOST:PORT."
+        raise fail("bad_request", message, param="otel.endpoint")
+
+
 def open_traces(settings: TracingSettings, metrics: Metrics) -> Traces | None:
     """Make what traces go through; None where no collector is named.
 
@@ -55,10 +67,7 @@ def open_traces(settings: TracingSettings, metrics: Metrics) -> Traces | None:
     """
     if not settings.endpoint:
         return None
-    parts = urlsplit(settings.endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        message = "otel.endpoint needs http://HOST:PORT or https://HOST:PORT."
-        raise fail("bad_request", message, param="otel.endpoint")
+    check_collector(settings.endpoint)
     try:
         from roost.observe.tracing import Tracer
     except ModuleNotFoundError:
