@@ -35,7 +35,7 @@ def test_a_sweep_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_ramp_ends_at_its_knee(capsys: pytest.CaptureFixture[str]) -> None:
     """The first level at which half was refused is the last; that there is none is said too."""
-    parts = (*[Part()] * 8, *[Part(status=429)] * 4)
+    parts = (*[Part()] * 8, *[Part(status=429)] * 6)
     with stub(*parts) as url:
         common = [*words("stress", url), "--max-concurrency", "9", "--requests-per-step", "4"]
         assert run([*common, "--step", "1"]) == 0
@@ -43,7 +43,7 @@ def test_a_ramp_ends_at_its_knee(capsys: pytest.CaptureFixture[str]) -> None:
         assert [line.split()[:4] for line in told.splitlines()[1:-1]] == [
             ["1", "4", "0", "0"],
             ["2", "4", "0", "0"],
-            ["3", "0", "4", "0"],
+            ["3", "0", "6", "0"],
         ]
         assert told.splitlines()[-1] == "knee: 3 users"
         assert run([*common, "--max-concurrency", "2", "--step", "1", "--json"]) == 0
@@ -89,6 +89,9 @@ def test_a_comparison_is_a_ratio(capsys: pytest.CaptureFixture[str]) -> None:
         ("sweep", ["--rates", "1,x"], "levels are numbers"),
         ("sweep", ["--rates", "0"], "above 0"),
         ("sweep", ["--rates", "inf"], "above 0"),
+        ("sweep", ["--rates", "1,1000000"], "no measurement any more"),
+        ("sweep", ["--rates", "1", "--cooldown", "nan"], "--cooldown has to be 0 or more"),
+        ("sweep", ["--rates", "1", "--duration", "0"], "--duration has to be above 0"),
         ("sweep", ["--levels", "1.5"], "whole users"),
         ("stress", ["--step", "0"], "--step has to be at least 1"),
         ("stress", ["--step", "64"], "--max-concurrency not below it"),
@@ -102,6 +105,11 @@ def test_a_comparison_is_a_ratio(capsys: pytest.CaptureFixture[str]) -> None:
         ("capacity", ["--stats-poll-interval-s", "0"], "above 0"),
         ("compare", ["--against", "http://127.0.0.1:9", "--users", "1", "--rounds", "0"], "1"),
         ("compare", ["--against", "nowhere", "--users", "1"], "http://HOST"),
+        (
+            "compare",
+            ["--against", "http://127.0.0.1:9", "--users", "1", "--fail-on", "x"],
+            "no figure is called",
+        ),
         ("compare", ["--against", "http://127.0.0.1:9"], "--rate, --users and --trace"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import msgspec
 import pytest
 
 from roost.bench.load.levels import BOUNDS, PHYSICAL, Step, Where, capacity, physical_excess, sweep
@@ -50,6 +51,19 @@ async def test_the_capacity_is_where_refusals_begin() -> None:
     assert told.users == {"admission": 3, "slo": 3, "physical": 8}
     assert told.unbroken == ("physical",)
     assert [step.level for step in told.steps][:3] == [1, 2, 4]
+
+
+async def test_everybody_who_is_counted_asks_again() -> None:
+    """Of few requests more are made, so that a level has as many users at a time as it says."""
+    plan = msgspec.structs.replace(PLAN, load=Closed(1, 2, 60))
+    async with serving(Part(first_s=0.02), room=3) as (_, target):
+        search = Search((*BOUNDS, PHYSICAL), 8, 1, 1)
+        told = await capacity(Where(target, None, 0.0), plan, search, BOUNDS, lambda _: None)
+    assert told.users["admission"] == 3
+    asked = {step.level: step.result.figures for step in told.steps}
+    assert {users: one.ok + one.shed for users, one in asked.items()} == {
+        users: 2 * users for users in asked
+    }
 
 
 async def test_what_was_never_broken_is_not_known() -> None:

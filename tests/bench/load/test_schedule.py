@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roost.bench.load.plan import Open
 from roost.bench.load.schedule import DUE_MAX, Arrivals, due_times
 
 
@@ -56,9 +57,12 @@ def test_a_burst_comes_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "duration_s", "burst"),
-    [(0, 1, 1), (-1, 1, 1), (1, 0, 1), (1, 1, 0), (DUE_MAX, 2, 1)],
+    [
+        *[(0, 1, 1), (-1, 1, 1), (1, 0, 1), (1, 1, 0), (DUE_MAX, 2, 1)],
+        *[(1, 1, DUE_MAX + 1), (float("nan"), 1, 1), (1, float("inf"), 1)],
+    ],
 )
 def test_what_is_no_load_is_refused(rate: float, duration_s: float, burst: int) -> None:
     """Nothing at all, and more than can be measured."""
     with pytest.raises(ValueError, match=r"above 0|no measurement"):
-        due_times("constant", rate, duration_s, burst, random.Random(1))
+        Open(rate, duration_s, "bursts", burst)

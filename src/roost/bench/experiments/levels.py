@@ -51,7 +51,9 @@ async def level(
     """Let so many users ask in turn; answers are as long as they may be."""
     work = Workload(models, words=asked.words, max_tokens=asked.max_tokens, seed=seed)
     manner = Manner(seed=seed, timeout_s=asked.timeout_s, more=(("ignore_eos", True),))
-    plan = Plan(Closed(users, asked.requests, DURATION_S), work, manner, Slo())
+    # Who never asks is no user.
+    requests = max(asked.requests, users)
+    plan = Plan(Closed(users, requests, DURATION_S), work, manner, Slo())
     before = await server.view()
     target = parse_target(f"server=http://127.0.0.1:{server.port}", 1)
     result, played = await measure(target, plan, "")

@@ -26,6 +26,10 @@ FULL_PCT, LOST_RATE = 90.0, 0.25
 """The third bound of system 1: a server that is as full, or loses as many and refuses none."""
 
 
+ASKS_LEAST = 2
+"""Of every user of a level: who never asks is none, and who asks once does not ask again."""
+
+
 class Where(msgspec.Struct, frozen=True):
     """The server, whom to trust behind https, and how long it rests between levels.
 
@@ -108,6 +112,8 @@ async def _played(where: Where, plan: Plan, load: Open | Closed, number: int) ->
     """Play a level with words of its own; only the first warms up."""
     work = msgspec.structs.replace(plan.work, seed=plan.work.seed + number)
     warmup = 0 if number else plan.warmup
+    if isinstance(load, Closed) and load.requests:
+        load = msgspec.structs.replace(load, requests=max(load.requests, ASKS_LEAST * load.users))
     block = msgspec.structs.replace(plan, load=load, work=work, warmup=warmup)
     result, _ = await measure(where.target, block, "", tls=where.tls)
     return result

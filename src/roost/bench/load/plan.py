@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.bench.load.schedule import Arrivals, due_times
+from roost.bench.load.schedule import Arrivals, check_load, due_times
 from roost.bench.load.summary import Slo
 from roost.bench.load.traces import Traced
 from roost.bench.load.workload import Ask, DiceOf, Workload, traced
@@ -30,13 +30,20 @@ class Manner(msgspec.Struct, frozen=True):
 
 
 class Open(msgspec.Struct, frozen=True, tag="open"):
-    """So many requests a second for so long, however long answers take."""
+    """So many requests a second for so long, however long answers take.
+
+    `ValueError` for numbers that are no load: nobody is asked before that is known.
+    """
 
     rate: float
     duration_s: float
     arrivals: Arrivals = "poisson"
     burst: int = 8
     users_max: int = 2000
+
+    def __post_init__(self) -> None:
+        """Check it."""
+        check_load(self.rate, self.duration_s, self.burst)
 
 
 class Closed(msgspec.Struct, frozen=True, tag="closed"):

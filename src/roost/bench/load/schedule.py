@@ -17,19 +17,25 @@ Arrivals = Literal["constant", "poisson", "bursts"]
 DUE_MAX = 1_000_000
 
 
+def check_load(rate: float, duration_s: float, burst: int) -> None:
+    """Refuse numbers that are no load with a `ValueError`.
+
+    Those are a rate, duration or burst that is not above zero, and more than `DUE_MAX` requests.
+    """
+    if not (rate > 0 and duration_s > 0 and burst >= 1):
+        raise ValueError("rate and duration have to be above 0, and a burst at least 1")
+    if max(rate * duration_s, burst) > DUE_MAX:
+        raise ValueError(f"more than {DUE_MAX} requests are no measurement any more")
+
+
 def due_times(
     arrivals: Arrivals, rate: float, duration_s: float, burst: int, dice: random.Random
 ) -> list[float]:
     """Return when requests are due, in seconds from the beginning and in order.
 
     `constant` is every 1 / rate seconds, `poisson` at random with that mean, `bursts` `burst` at
-    once and at random in between, `rate` in the mean. Raises `ValueError` for numbers that are no
-    load: a rate, duration or burst that is not above zero, or more than `DUE_MAX` requests.
+    once and at random in between, `rate` in the mean.
     """
-    if rate <= 0 or duration_s <= 0 or burst < 1:
-        raise ValueError("rate and duration have to be above 0, and a burst at least 1")
-    if rate * duration_s > DUE_MAX:
-        raise ValueError(f"more than {DUE_MAX} requests are no measurement any more")
     if arrivals == "constant":
         return [number / rate for number in range(round(rate * duration_s))]
     if arrivals == "poisson":

@@ -27,14 +27,13 @@ def main(arguments: list[str]) -> int:
     made = bench_flags.parser("capacity", DESCRIPTION)
     most = "users at most (default: 64)"
     made.add_argument("--users-most", type=int, default=64, metavar="N", help=most)
-    ends = "requests of a level (default: 16)"
+    ends = "requests of a level, two of each user at least (default: 16)"
     made.add_argument("--requests", type=int, default=16, metavar="N", help=ends)
     often = "plays of a fine level (default: 3)"
     made.add_argument("--repeats", type=int, default=3, metavar="N", help=often)
     step = "how fine (default: 1)"
     made.add_argument("--refine-step", type=int, default=1, metavar="N", help=step)
-    rest = "seconds between levels (default: 0)"
-    made.add_argument("--cooldown", type=float, default=0.0, metavar="S", help=rest)
+    bench_flags.add_rest(made)
     look = "between looks at how full it is (default: 2)"
     made.add_argument("--stats-poll-interval-s", type=float, default=2.0, metavar="S", help=look)
     parsed = made.parse_args(arguments)
@@ -44,8 +43,9 @@ def main(arguments: list[str]) -> int:
     from roost.gateway.loop import run
 
     with bench_flags.refusing():
-        if parsed.requests < 1 or parsed.cooldown < 0:
-            raise ValueError("--requests has to be at least 1, and --cooldown not below 0")
+        bench_flags.check_numbers(parsed)
+        if parsed.requests < 1:
+            raise ValueError("--requests has to be at least 1")
         if not 0 < parsed.stats_poll_interval_s < float("inf"):
             raise ValueError("--stats-poll-interval-s has to be above 0")
         gates = bench_flags.gates_of(parsed)

@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     from roost.gateway.upstream.targets import parse_target
 
     with bench_flags.refusing():
+        gates = bench_flags.gates_of(parsed)
         plan = bench_flags.plan_of(parsed, bench_flags.load_of(parsed))
         if parsed.rounds < 1:
             raise ValueError("--rounds has to be at least 1")
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> int:
         options.print_json(told)
     else:
         print("\n".join(lines(told)))
-    held = bench_flags.told_broken(bench_flags.gates_of(parsed), told.second[-1].figures)
+    held = bench_flags.told_broken(gates, told.second[-1].figures)
     answered = all(any(one.figures.ok for one in side) for side in (told.first, told.second))
     return 0 if held and answered else 1
 

@@ -65,17 +65,28 @@ def add_load(made: options.Parser) -> None:
     add("--length-scale", type=float, default=1.0, metavar="X", help="stretch a trace's lengths")
 
 
+def add_rest(made: options.Parser) -> None:
+    """Add how long a server rests between levels."""
+    rest = "seconds between levels (default: 0)"
+    made.add_argument("--cooldown", type=float, default=0.0, metavar="S", help=rest)
+
+
+def check_numbers(parsed: Namespace) -> None:
+    """Refuse what is out of range with a `ValueError` that names the flag."""
+    # Whatever is compared with what is no number is false.
+    for name in ("words", "turns", "max_tokens", "timeout", "duration", "users_max", "burst"):
+        if not getattr(parsed, name) > 0:
+            raise ValueError(f"--{name.replace('_', '-')} has to be above 0")
+    for name in ("prefixes", "prefix_words", "warmup", "temperature", "cooldown"):
+        if not getattr(parsed, name, 0) >= 0:
+            raise ValueError(f"--{name.replace('_', '-')} has to be 0 or more")
+
+
 def plan_of(parsed: Namespace, load: Open | Closed | Trace) -> Plan:
-    """Make a plan of the flags; `ValueError` for what contradicts itself or is out of range."""
+    """Make a plan of the flags; `ValueError` for what contradicts itself."""
     from roost.bench.load.plan import Manner, Plan
     from roost.bench.load.workload import Workload
 
-    for name in ("words", "turns", "max_tokens", "timeout", "duration", "users_max", "burst"):
-        if getattr(parsed, name) <= 0:
-            raise ValueError(f"--{name.replace('_', '-')} has to be above 0")
-    for name in ("prefixes", "prefix_words", "warmup", "temperature"):
-        if getattr(parsed, name) < 0:
-            raise ValueError(f"--{name.replace('_', '-')} has to be 0 or more")
     if not parsed.model:
         raise ValueError("--model has to name who is asked: GET /v1/models lists the names")
     work = Workload(
@@ -96,6 +107,7 @@ def load_of(parsed: Namespace) -> Open | Closed | Trace:
     """Make the load that the flags say; `ValueError` for none, two, or one out of range."""
     from roost.bench.load.plan import Closed, Open
 
+    check_numbers(parsed)
     kinds = [kind for kind in ("rate", "users", "trace") if getattr(parsed, kind) is not None]
     if len(kinds) != 1:
         raise ValueError("one of --rate, --users and --trace says which load it is")
@@ -114,7 +126,7 @@ def _traced(parsed: Namespace) -> Trace:
     from roost.bench.load.plan import Trace
     from roost.bench.load.traces import read_trace, scaled
 
-    if parsed.time_scale <= 0 or parsed.length_scale <= 0:
+    if not (parsed.time_scale > 0 and parsed.length_scale > 0):
         raise ValueError("--time-scale and --length-scale have to be above 0")
     path = Path(parsed.trace)
     kind: TraceFormat = parsed.trace_format or ("azure" if path.suffix == ".csv" else "mooncake")

@@ -42,6 +42,7 @@ def played(
     from roost.gateway.loop import run
 
     with bench_flags.refusing():
+        bench_flags.check_numbers(parsed)
         loads = loads_of(parsed)
         plan = bench_flags.plan_of(parsed, loads[0])
         gates = bench_flags.gates_of(parsed)

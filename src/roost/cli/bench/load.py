@@ -30,6 +30,8 @@ def main(arguments: list[str]) -> int:
         gates = bench_flags.gates_of(parsed)
         plan = bench_flags.plan_of(parsed, bench_flags.load_of(parsed))
         target, tls = bench_flags.target_of(parsed)
+        if parsed.out and not Path(parsed.out).parent.is_dir():
+            raise ValueError("--out: there is no such folder")
     seen = bench_flags.progress_of(parsed)
     result, played = run(measure(target, plan, shlex.join(arguments), seen, tls))
     if parsed.out:

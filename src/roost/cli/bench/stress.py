@@ -29,12 +29,11 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--max-concurrency", type=int, default=32, metavar="N", help=most)
     more = "users more at each level (default: 4)"
     made.add_argument("--step", type=int, default=4, metavar="N", help=more)
-    ends = "requests of a level (default: 16)"
+    ends = "requests of a level, two of each user at least (default: 16)"
     made.add_argument("--requests-per-step", type=int, default=16, metavar="N", help=ends)
     share = "refused where it ends (default: 0.5)"
     made.add_argument("--stop-reject-rate", type=float, default=0.5, metavar="X", help=share)
-    rest = "seconds between levels (default: 0)"
-    made.add_argument("--cooldown", type=float, default=0.0, metavar="S", help=rest)
+    bench_flags.add_rest(made)
     parsed = made.parse_args(arguments)
     share_max = parsed.stop_reject_rate
 
@@ -54,8 +53,8 @@ def loads_of(parsed: Namespace) -> list[Closed]:
         raise ValueError("--step has to be at least 1, and --max-concurrency not below it")
     if parsed.max_concurrency > LEVELS_MAX * parsed.step:
         raise ValueError(f"more than {LEVELS_MAX} levels: give a larger --step")
-    if parsed.requests_per_step < 1 or parsed.cooldown < 0:
-        raise ValueError("--requests-per-step has to be at least 1, and --cooldown not below 0")
+    if parsed.requests_per_step < 1:
+        raise ValueError("--requests-per-step has to be at least 1")
     if not 0 < parsed.stop_reject_rate <= 1:
         raise ValueError("--stop-reject-rate has to be above 0, and 1 at most")
     levels = range(parsed.step, parsed.max_concurrency + 1, parsed.step)

@@ -23,10 +23,9 @@ def main(arguments: list[str]) -> int:
     made = bench_flags.parser("sweep", DESCRIPTION)
     made.add_argument("--rates", metavar="R,R,…", help="requests a second of open loops")
     made.add_argument("--levels", metavar="N,N,…", help="users of closed loops")
-    most = "ends a level of users; 0 is none (default: 0)"
+    most = "ends a level of users, who ask twice at least; 0 is none (default: 0)"
     made.add_argument("--requests", type=int, default=0, metavar="N", help=most)
-    rest = "seconds between levels (default: 0)"
-    made.add_argument("--cooldown", type=float, default=0.0, metavar="S", help=rest)
+    bench_flags.add_rest(made)
     share = "end where so many are refused"
     made.add_argument("--stop-reject-rate", type=float, default=2.0, metavar="X", help=share)
     parsed = made.parse_args(arguments)
@@ -44,8 +43,8 @@ def loads_of(parsed: Namespace) -> list[Open | Closed]:
         levels = [float(part) for part in text.split(",")]
     except ValueError:
         raise ValueError("levels are numbers with commas between them") from None
-    if not all(0 < level < float("inf") for level in levels) or parsed.cooldown < 0:
-        raise ValueError("levels have to be above 0, and --cooldown not below it")
+    if not all(0 < level < float("inf") for level in levels):
+        raise ValueError("levels have to be above 0")
     if parsed.rates is not None:
         arrivals, burst, most = parsed.arrivals, parsed.burst, parsed.users_max
         return [Open(rate, parsed.duration, arrivals, burst, most) for rate in levels]
