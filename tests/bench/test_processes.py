@@ -16,7 +16,7 @@ import pytest
 from roost.bench.claims import Report, none_of
 from roost.bench.drills.asking import Chat, scripted
 from roost.bench.drills.stage import Stage, on_stage
-from roost.bench.processes import family
+from roost.bench.processes import family, rss_bytes
 from tests.children import runs
 from tests.conftest import Eventually
 
@@ -40,6 +40,16 @@ def spawned(argv: list[str]) -> subprocess.Popen[str]:
     """Start a process whose first words are wanted, and whose last are not."""
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     return subprocess.Popen(argv, stdout=pipe, stderr=nothing, text=True)
+
+
+def test_the_memory_of_a_process_is_counted_in_bytes() -> None:
+    """As another library counts it, about; who is gone has none."""
+    with spawned([sys.executable, "-c", SLEEP]) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "up\n"
+        assert rss_bytes(child.pid) == pytest.approx(psutil.Process(child.pid).memory_info().rss)
+        child.kill()
+    assert rss_bytes(child.pid) == 0
 
 
 @pytest.mark.drill

@@ -60,6 +60,16 @@ def test_a_schedule_is_shown_and_not_played(capsys: pytest.CaptureFixture[str]) 
     assert all(f" {fault} " in first for fault in FAULTS)
 
 
+def test_a_schedule_is_data_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its seed, and every fault that is to come; of one without an end there is none."""
+    assert main.run(["chaos", "--seed", "7", "--plan", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["plan"]["seed"] == 7
+    assert {one["fault"] for one in told["schedule"]} == set(FAULTS)
+    assert main.run(["chaos", "--minutes", "10", "--plan", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schedule"] is None
+
+
 def test_a_long_run_says_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
     """It has no schedule that ends; those that processes die of are for whoever names them."""
     assert main.run(["chaos", "--minutes", "10", "--seed", "7", "--plan"]) == 0

@@ -105,7 +105,7 @@ def test_health_is_a_word_and_an_exit_code(
     While it runs, a runtime's log is also found by the runtime's id.
     """
     nobody = start("health")
-    assert nobody.ends() == 2
+    assert nobody.ends() == 1
     worker = f"127.0.0.1:{free_port()}"
     served = start("serve", "--port", "0", "--backend", "scripted", "--worker-api", worker)
     url = served.url()

@@ -123,6 +123,15 @@ def _own_cpu_s(pid: int) -> float:
     return total / 1e9
 
 
+def rss_bytes(pid: int) -> int:
+    """Return the memory that a process has now; 0 for one that is gone."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def family(pid: int) -> list[int]:
     """Return a process and its living descendants."""
     found = [pid]

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from roost.cli import options
+from roost.cli.parts.loopback import from_here
 from roost.core.hosts import is_host
 from roost.errors import REASONS as CATALOGUE
 from roost.errors import RoostError, fail
@@ -53,9 +54,15 @@ def ask(
     Raises `not_found` where none runs here, `bad_request` for an address that is none,
     `unauthorized` for a key it does not accept and `upstream_error` for everything else.
     """
-    where = located(settings)
+    return ask_at(located(settings), settings.api_key, path, method, sent)
+
+
+def ask_at(
+    where: Located, key: str, path: str, method: str = "GET", sent: bytes | None = None
+) -> dict[str, object]:
+    """Do the same where somebody is known to be; raises what `ask` does but `not_found`."""
     url = where.url
-    status, body = _fetch(where, path, method, settings.api_key, sent)
+    status, body = _fetch(where, path, method, key, sent)
     reason = REASONS.get(status, "upstream_error")
     if status < 300:
         try:
@@ -101,9 +108,7 @@ def located(settings: Settings) -> Located:
     instance = options.open_home(settings).running_instance()
     if instance is None:
         raise fail("not_found", "No gateway runs here; name one with --url or ROOST_URL.")
-    # A gateway on every address answers to loopback, and to no wildcard.
-    url = instance.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
-    return Located(url, instance.fingerprint, authorities)
+    return Located(from_here(instance.url), instance.fingerprint, authorities)
 
 
 def opened(where: Located, timeout_s: float) -> tuple[HTTPConnection, str]:
@@ -146,7 +151,8 @@ def bearer(key: str) -> dict[str, str]:
 def silent(url: str, error: Exception) -> RoostError:
     """Build the failure for an address at which nobody answers."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        why = error.verify_message or str(error.args[-1])
+        # Of a certificate that was pinned it is ours, and has no such word.
+        why = getattr(error, "verify_message", "") or str(error.args[-1])
         message = f"The certificate at {url} is not trusted here ({why}): see --ca-file."
         return fail("upstream_error", message)
     why = type(error).__name__

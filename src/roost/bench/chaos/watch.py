@@ -13,10 +13,9 @@ from pathlib import Path
 from roost.bench.chaos.soak import Reading
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.stage import Running
-from roost.bench.processes import family
+from roost.bench.processes import family, rss_bytes
 
 READ_S = 2.0
-PAGE_BYTES = 4096
 _TASKS = re.compile(r"^roost_tasks (\S+)$", re.MULTILINE)
 
 
@@ -62,15 +61,16 @@ class Watch:
         """Read a process and its children; None for one that is gone."""
         _shim, *programs = family(running.process.pid)
         try:
-            resident = sum(_resident(pid) for pid in programs)
             descriptors = sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in programs)
             threads = sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in programs)
         except OSError:
             return None
-        if not programs:
+        sizes = [rss_bytes(pid) for pid in programs]
+        # Who is gone has none, and the rest is not the whole.
+        if not programs or not all(sizes):
             return None
         at_s = round(self._now_s(), 3)
-        return Reading(at_s, name, programs[0], resident, descriptors, threads, tasks)
+        return Reading(at_s, name, programs[0], sum(sizes), descriptors, threads, tasks)
 
 
 def next_look(due_s: float, now_s: float) -> float:
@@ -79,7 +79,3 @@ def next_look(due_s: float, now_s: float) -> float:
     Looks that were missed altogether are not made up for.
     """
     return max(due_s + READ_S, now_s)
-
-
-def _resident(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * PAGE_BYTES

@@ -11,7 +11,6 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -24,7 +23,7 @@ from roost.bench.drills.asking import Chat, ask, scripted
 from roost.bench.drills.fleets import Fleet
 from roost.bench.drills.plan import Plan
 from roost.bench.drills.stage import FleetView, Node, Running, Stage
-from roost.bench.processes import family
+from roost.bench.processes import family, rss_bytes
 
 MEMBERS, SLOTS = 2, 2
 STREAMS = MEMBERS * 1
@@ -155,14 +154,7 @@ def _answering(node: Node) -> int:
 def runtime_of(node: Running) -> int:
     """Find the process of a node that computes: the one with most memory among its children."""
     _shim, _node, *children = family(node.process.pid)
-    return max(children, key=_resident_pages)
-
-
-def _resident_pages(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    except OSError:
-        return 0
+    return max(children, key=rss_bytes)
 
 
 async def _recovered(fleet: Fleet) -> FleetView:

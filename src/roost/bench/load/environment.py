@@ -14,7 +14,7 @@ import msgspec
 
 from roost import __version__
 from roost.bench.load.machine import Environment, Server
-from roost.bench.processes import family
+from roost.bench.processes import family, rss_bytes
 
 
 def environment(at: str) -> Environment:
@@ -49,8 +49,8 @@ def server_behind(port: int) -> Server | None:
     if pid is None:
         return None
     members = family(pid)
-    rss = [_rss_bytes(member) for member in members]
-    return Server(len(members), sum(rss), sum(_cpu_s(member) for member in members))
+    rss = sum(map(rss_bytes, members))
+    return Server(len(members), rss, sum(_cpu_s(member) for member in members))
 
 
 def _cpu_name() -> str:
@@ -100,14 +100,6 @@ def _listening(port: int) -> list[str]:
             continue
         found += [r[9] for r in rows if r[3] == "0A" and int(r[1].rpartition(":")[2], 16) == port]
     return found
-
-
-def _rss_bytes(pid: int) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    except (OSError, IndexError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cpu_s(pid: int) -> float:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
-from roost.cli.parts.gateway import is_loopback
+from roost.cli.parts.loopback import is_loopback
 from roost.core.allowance import NO_LIMITS, Account
 from roost.core.ids import TenantId
 from roost.errors import Failure

@@ -19,6 +19,7 @@ from roost.cli.parts.conversations import (
     infer_settings,
 )
 from roost.cli.parts.guests import guest_settings
+from roost.cli.parts.loopback import is_loopback
 from roost.core.trace import TracingSettings
 from roost.errors import fail
 from roost.fleet.line.allowances import AllowanceSettings
@@ -116,12 +117,6 @@ UPSTREAM_SETTINGS = (
 )
 """What a gateway in front of other servers reads; what stands for one of these counts as well."""
 KEPT_MAX = 1000
-LOOPBACK_NAMES = frozenset({"localhost", "::1"})
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    return host in LOOPBACK_NAMES or host.startswith("127.")
 
 
 def check_exposure(settings: Settings, *, keys_exist: bool, flag: str = "") -> None:

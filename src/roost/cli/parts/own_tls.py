@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from roost.cli.parts.gateway import is_loopback
+from roost.cli.parts.loopback import in_the_clear
 from roost.gateway.front.access import WILDCARDS
 from roost.store.credentials.certificate import own_certificate
 
@@ -36,7 +36,7 @@ def secured(settings: Settings, home: Home, tokens: TokenStore) -> Secured:
 
     Raises `storage_error` where it cannot be made or read.
     """
-    if is_loopback(settings.host) or settings.tls_cert or settings.insecure_http:
+    if settings.tls_cert or in_the_clear(settings):
         return Secured(settings)
     own = own_certificate(home, names(settings))
     for line in _told(own, tokens_exist=bool(tokens.list())):

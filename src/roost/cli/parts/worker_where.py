@@ -15,6 +15,12 @@ class Where(NamedTuple):
     host: str
     port: int
 
+    @property
+    def authority(self) -> str:
+        """The two as a URL has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
 
 def read_where(text: str) -> Where:
     """Read HOST:PORT; raises `bad_request` for anything else."""

@@ -43,6 +43,10 @@ def main(arguments: list[str]) -> int:
     if not parsed.json:
         print(f"seed {plan.seed}: {_schedule(plan)}", flush=True)
     if parsed.plan:
+        if parsed.json:
+            # Rounds that go on until the time is over have no end to print.
+            strikes = None if plan.minutes else plan.strikes
+            options.print_json({"plan": plan, "schedule": strikes})
         return 0
     seen = _played(plan, quiet=parsed.json)
     found = verdicts(seen)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from roost.cli import options
-from roost.cli.parts.gateway import is_loopback
 from roost.cli.parts.join_tokens import join_token, split_token
+from roost.cli.parts.loopback import is_loopback
 from roost.cli.parts.model_watch import Watch, watch
 from roost.cli.parts.node import NODE_SETTINGS, Parts, check_node, open_node
 from roost.cli.parts.node_limits import of_node

@@ -143,13 +143,6 @@ class FailureZeroesCounters(Coordinator):
         self._mishaps = _Zeroing(self._books, self._assigner.hope)
 
 
-class BreakerNeverCloses(Coordinator):
-    """Nobody counts what went well."""
-
-    def _served(self, call: Call, node: NodeId, now: float) -> None:
-        """Count nothing."""
-
-
 class _Frozen(Board):
     def touch(self, node: NodeId) -> None:
         """See nothing of leases and reports."""

@@ -101,6 +101,16 @@ def known_certificate(home: Home) -> Certificate | None:
         return _read(home) if _path(home).exists() else None
 
 
+def fingerprint_in(path: Path) -> str:
+    """Return that of the first certificate of a file in PEM; raises `bad_request` for none."""
+    try:
+        found = _PEM.search(path.read_bytes())
+        return fingerprint_of(ssl.PEM_cert_to_DER_cert(found[0].decode("ascii") if found else ""))
+    except (OSError, ValueError):
+        message = "tls_cert names a file that is no certificate in PEM."
+        raise fail("bad_request", message, param="tls_cert") from None
+
+
 @contextlib.contextmanager
 def _held(home: Home) -> Iterator[None]:
     with translated(), locked(home.locks / "certificate"):
