@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.backends import checks
-from roost.backends.base import Prepared, SlotUse
 from roost.core.ids import ModelId
 from roost.core.request import (
     ChatPrompt,
@@ -149,28 +148,3 @@ def test_text_that_cannot_fit_is_refused_before_it_is_tokenised() -> None:
     checks.check_size(TEXT, ["x" * 10**6], 0, 5)
     with pytest.raises(RoostError, match="5 tokens > 4"):
         checks.check_size(TEXT, ["漢", "漢漢"], 2, 4)
-
-
-@pytest.mark.parametrize(
-    ("prepared", "slot"),
-    [
-        (Prepared(TEXT, (1,), 8), 0),
-        (Prepared(TEXT, (1,), 0), 0),
-        (Prepared(TEXT, (), 1), 0),
-        (Prepared(TEXT, (100,), 1), 0),
-        (Prepared(replace(TEXT, max_tokens=-1), (1,), 1), 0),
-        (Prepared(TEXT, (1,), 1), 2),
-        (Prepared(TEXT, (1,), 1), -1),
-    ],
-)
-def test_what_runs_is_checked_again(prepared: Prepared, slot: int) -> None:
-    """Nothing prepared elsewhere is trusted: limit, tokens, numbers and slot."""
-    with pytest.raises(RoostError) as caught:
-        checks.check_run(prepared, SlotUse(slot, reuse=False), slots=2, ctx=8, vocab_size=100)
-    assert caught.value.failure.reason == "bad_request"
-
-
-def test_what_fits_runs() -> None:
-    """A prompt and an answer that fill the slot exactly are fine."""
-    prepared = Prepared(TEXT, (1, 99), 6)
-    checks.check_run(prepared, SlotUse(1, reuse=True), slots=2, ctx=8, vocab_size=100)

@@ -291,13 +291,26 @@ async def test_death_between_requests(tmp_path: Path, eventually: Eventually) ->
 
 
 async def test_a_slot_that_stays_taken_is_an_error(tmp_path: Path) -> None:
-    """A server that hangs does not hang us: after the release timeout the block raises."""
+    """A server that hangs does not hang us: the block raises after the release timeout."""
     async with running(tmp_path) as runtime:
         prepared = await runtime.prepare(GenerateRequest(MODEL, TextPrompt("ab @fault hang 2")))
         with pytest.raises(RoostError, match="did not become free") as caught:
             await _leave_at_first_text(runtime, prepared)
         assert caught.value.failure.reason == "runtime_error"
+        assert (await runtime.telemetry()).live == 0
         assert text_of(await run(runtime, "other slot", slot=1)) == "other slot"
+
+
+async def test_a_slot_has_one_answer(tmp_path: Path) -> None:
+    """A second one would wait in the server for the first: it is the node's defect, and told so."""
+    async with running(tmp_path) as runtime:
+        prepared = await runtime.prepare(GenerateRequest(MODEL, TextPrompt("word " * 20)))
+        async with runtime.open(prepared, SlotUse(0, reuse=True)) as events:
+            await anext(events)
+            with pytest.raises(RoostError, match="one slot"):
+                await run(runtime, "next")
+            assert (await runtime.telemetry()).live == 1
+        assert text_of(await run(runtime, "next")) == "next"
 
 
 async def _leave_at_first_text(runtime: LlamaRuntime, prepared: Prepared) -> None:

@@ -17,7 +17,6 @@ from roost.core.events import StreamEvent
 from roost.core.model import Capabilities
 from roost.core.reading import Reading
 from roost.core.request import GenerateRequest
-from roost.errors import fail
 
 
 class Stream(Protocol):
@@ -56,7 +55,7 @@ class Answering(Generic[AStream]):
 
     def check(self, request: GenerateRequest) -> None:
         """Refuse what no such runtime takes; see `base.Runtime.prepare`."""
-        self._check_alive()
+        checks.check_alive(ended=self.died.is_set())
         checks.check_request(request)
         checks.check_claimed(request, self._claims)
 
@@ -66,15 +65,13 @@ class Answering(Generic[AStream]):
 
     def check_place(self, prepared: Prepared, use: SlotUse) -> None:
         """Refuse what was not prepared here, and a slot that is none; see `base.Runtime.open`."""
-        self._check_alive()
-        checks.check_request(prepared.request)
+        self.check(prepared.request)
         checks.check_place(prepared, use, slots=self._slots, ctx=self._ctx)
 
     @asynccontextmanager
     async def run(self, slot: int, stream: AStream) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Give the events of an answer in its slot, and close it; a slot in use is `internal`."""
-        if slot in self._streams:
-            raise fail("internal", "Two streams were given one slot.")
+        checks.check_free(slot, self._streams)
         self._streams[slot] = stream
         try:
             async with aclosing(stream.events()) as events:
@@ -90,7 +87,3 @@ class Answering(Generic[AStream]):
         self.died.set()
         for stream in self.streams:
             stream.stop()
-
-    def _check_alive(self) -> None:
-        if self.died.is_set():
-            raise fail("runtime_died", "The runtime has ended.")

@@ -7,7 +7,7 @@ as well, because a wrong number in native code is no error message but a crash o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from roost.backends.base import EMBED_BATCH_MAX, Prepared, SlotUse
 from roost.core.engine import Mode, lack
@@ -207,6 +207,12 @@ def check_size(
         raise too_long(request, fewest, ctx)
 
 
+def check_alive(*, ended: bool) -> None:
+    """Refuse what is asked of a runtime after its end; raises `runtime_died`."""
+    if ended:
+        raise fail("runtime_died", "The runtime has ended.")
+
+
 def check_mode(options: RuntimeOptions, mode: Mode) -> None:
     """Refuse what a runtime is not for; raises `unsupported`."""
     if options.mode != mode:
@@ -307,14 +313,6 @@ def check_state(slot: int, name: str, slots: int) -> None:
         raise fail("bad_request", "A state's name is letters, digits, dots and dashes.")
 
 
-def check_run(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int, vocab_size: int) -> None:
-    """Check what is about to run on a slot, whoever prepared it; raises `bad_request`."""
-    check_request(prepared.request)
-    check_tokens(prepared.tokens, vocab_size)
-    check_biases(prepared.request.sampling, vocab_size)
-    check_place(prepared, use, slots=slots, ctx=ctx)
-
-
 def check_place(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int) -> None:
     """Check that there is such a slot and that the answer fits it; raises `bad_request`."""
     if not _whole_in(use.slot, 0, slots - 1):
@@ -322,6 +320,12 @@ def check_place(prepared: Prepared, use: SlotUse, *, slots: int, ctx: int) -> No
     least = 0 if prepared.request.said else 1
     if not _whole_in(prepared.limit, least, ctx - len(prepared.tokens)):
         raise fail("bad_request", "The prompt and the answer's limit do not fit the slot.")
+
+
+def check_free(slot: int, taken: Container[int]) -> None:
+    """Refuse a slot that has an answer, which is a defect of the caller; raises `internal`."""
+    if slot in taken:
+        raise fail("internal", "Two streams were given one slot.")
 
 
 def _whole_in(value: object, least: int, most: int) -> bool:

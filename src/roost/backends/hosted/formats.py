@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from roost.backends import checks
-from roost.core.model import Capabilities
+from roost.backends.base import Prepared
 from roost.core.request import Constraint, GenerateRequest, JsonSchema
 from roost.errors import RoostError, fail
 from roost.text.constraints import rules_of
@@ -28,17 +27,11 @@ class Format(NamedTuple):
 class Formats:
     """Formats by what they came from, those kept that were used last."""
 
-    def __init__(self, claims: Capabilities) -> None:
-        self._claims = claims
+    def __init__(self) -> None:
         self._kept: dict[Constraint, Format] = {}
 
     async def of(self, request: GenerateRequest) -> Format | None:
-        """Give the format that a request is held to, None for none.
-
-        Raises `unsupported` for anything that the backend does not claim, and what
-        `roost.text.constraints.rules_of` raises.
-        """
-        checks.check_claimed(request, self._claims)
+        """Give the format that a request is held to, None for none; raises as `rules_of` does."""
         constraint = request.constraint
         if constraint is None:
             return None
@@ -51,16 +44,14 @@ class Formats:
             del self._kept[next(iter(self._kept))]
         return found
 
-    async def demanded(self, request: GenerateRequest, schema: str) -> GenerateRequest:
-        """Hold a request to a call that is demanded of it, as far as the backend can.
+    async def demanded(self, prepared: Prepared, schema: str) -> Prepared:
+        """Hold an answer to the call that is demanded of it, "" for none.
 
-        Where it follows no schemas at all, the call is begun all the same, and whoever reads the
-        answer judges what became of it. Raises for a schema that cannot be followed by a backend
-        that follows others: as for a format, an answer that may be of no use is not promised.
+        Raises where its schema cannot be followed: what may be of no use is not promised.
         """
-        if not schema or not self._claims.json_schema or request.constraint is not None:
-            return request
-        held = msgspec.structs.replace(request, constraint=JsonSchema(schema))
+        if not schema or prepared.request.constraint is not None:
+            return prepared
+        held = msgspec.structs.replace(prepared.request, constraint=JsonSchema(schema))
         try:
             await self.of(held)
         except RoostError as error:
@@ -69,7 +60,7 @@ class Formats:
                 "'tool_choice' auto a call is not held to it."
             )
             raise fail(error.failure.reason, message, param="tools") from None
-        return held
+        return msgspec.structs.replace(prepared, request=held)
 
 
 def _worked_out(constraint: Constraint) -> Format:

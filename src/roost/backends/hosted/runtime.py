@@ -12,6 +12,7 @@ import msgspec
 
 from roost.backends import checks
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
+from roost.backends.generating import Generating
 from roost.backends.hosted.frames import Loaded, Tokenize, Work
 from roost.backends.hosted.link import HostLink
 from roost.backends.rates import learned
@@ -43,14 +44,15 @@ class HostedRuntime:
         own: Owned,
     ) -> None:
         self._key = key
-        self._claims = own.claims
         self._settings = settings
         self._link = link
         self._loaded = loaded
         self._renderer = own.renderer
         limits = PromptLimits(loaded.bos, loaded.max_token_bytes, loaded.ctx)
         self._prompts = Prompts(own.renderer, self._tokenize, limits)
-        self._busy: set[int] = set()
+        self._generating = Generating(
+            key, loaded.ctx, loaded.vocab_size, own.claims, lambda: link.ended
+        )
         self._rates = Telemetry()
 
     @property
@@ -75,46 +77,33 @@ class HostedRuntime:
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
-        self._check_alive()
-        checks.check_mode(self._key.options, "generate")
-        checks.check_request(request)
-        checks.check_claimed(request, self._claims)
-        checks.check_biases(request.sampling, self._loaded.vocab_size)
+        self._generating.check(request)
         prompted = await self._prompts.tokens(request)
-        tokens = prompted.tokens + request.said
-        checks.check_tokens(tokens, self._loaded.vocab_size)
-        limit = checks.limit_of(request, len(tokens), self._loaded.ctx)
-        return Prepared(request, tokens, limit, prompted.reading)
+        # It follows no schemas: a call that is demanded is begun, and whoever reads it judges it.
+        return self._generating.prepared(request, prompted.tokens, prompted.reading)
 
     @asynccontextmanager
     async def open(
         self, prepared: Prepared, use: SlotUse
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Run a prepared request; see `base.Runtime.open`. A slot in use is the caller's defect."""
-        self._check_alive()
-        checks.check_mode(self._key.options, "generate")
-        slots, loaded = self._key.options.slots, self._loaded
-        checks.check_run(prepared, use, slots=slots, ctx=loaded.ctx, vocab_size=loaded.vocab_size)
-        checks.check_claimed(prepared.request, self._claims)
-        if use.slot in self._busy:
-            raise fail("internal", "Two streams were given one slot.")
-        self._busy.add(use.slot)
-        stream = self._link.open(prepared, use)
-        try:
-            async with aclosing(stream.events()) as events:
-                yield events
-        finally:
+        self._generating.check_run(prepared, use)
+        with self._generating.seat(use.slot):
+            stream = self._link.open(prepared, use)
             try:
-                await stream.leave(self._settings.release_timeout_s)
+                async with aclosing(stream.events()) as events:
+                    yield events
             finally:
-                self._busy.discard(use.slot)
-                self._learn(stream.answer.work)
+                try:
+                    await stream.leave(self._settings.release_timeout_s)
+                finally:
+                    self._learn(stream.answer.work)
 
     async def tokenize(
         self, inputs: Sequence[str | tuple[int, ...]]
     ) -> tuple[tuple[int, ...], ...]:
         """Give the tokens of texts that vectors are made of; see `base.Embedder.tokenize`."""
-        self._check_vectors()
+        self._generating.check_mode("embed")
         loaded = self._loaded
         checks.check_texts(inputs, loaded.max_token_bytes, loaded.ctx)
         found = [
@@ -128,7 +117,7 @@ class HostedRuntime:
 
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Make a vector for each input; see `base.Embedder.embed`."""
-        self._check_vectors()
+        self._generating.check_mode("embed")
         checks.check_batch(batch, self._loaded.vocab_size, self._loaded.ctx)
         told = await self._link.embed(tuple(batch))
         step = told.size * FLOAT_BYTES
@@ -140,18 +129,14 @@ class HostedRuntime:
             raise fail("runtime_error", "The runtime made vectors that are no numbers.")
         return vectors
 
-    def _check_vectors(self) -> None:
-        self._check_alive()
-        checks.check_mode(self._key.options, "embed")
-
     async def telemetry(self) -> Telemetry:
         """Streams that hold a slot, memory of the process, and the rates of the last answer."""
-        rss_bytes = self._link.child.rss_bytes()
-        return msgspec.structs.replace(self._rates, live=len(self._busy), rss_bytes=rss_bytes)
+        live, rss_bytes = len(self._generating.taken), self._link.child.rss_bytes()
+        return msgspec.structs.replace(self._rates, live=live, rss_bytes=rss_bytes)
 
     async def rendered(self, prompt: ChatPrompt) -> str:
         """Give what the template makes of a conversation; see `base.Teller.rendered`."""
-        self._check_alive()
+        self._generating.check_alive()
         return await self._prompts.text(prompt)
 
     async def detokenize(self, tokens: Sequence[int]) -> str:
@@ -179,7 +164,3 @@ class HostedRuntime:
         prefill = work.prefill_tokens, work.prefill_s
         decode = work.decode_tokens, work.decode_s
         self._rates = learned(self._rates, prefill, decode)
-
-    def _check_alive(self) -> None:
-        if self._link.ended:
-            raise fail("runtime_died", "The runtime has ended.")

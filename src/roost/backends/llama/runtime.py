@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from roost.backends import checks
 from roost.backends.base import Prepared, Ranked, SlotUse, StartSettings, Telemetry
+from roost.backends.generating import Generating
 from roost.backends.hosted.formats import Formats
 from roost.backends.llama.answer import Timings
 from roost.backends.llama.embed import LlamaEmbedder
@@ -28,7 +28,9 @@ from roost.backends.rendering.renderer import Renderer
 from roost.core.events import StreamEvent
 from roost.core.model import Capabilities, RuntimeKey
 from roost.core.request import ChatPrompt, GenerateRequest
-from roost.errors import RoostError, fail
+from roost.errors import RoostError
+
+T = TypeVar("T")
 
 CLAIMS = Capabilities(
     chat=True,
@@ -96,10 +98,11 @@ class LlamaRuntime:
         self._prompts = Prompts(own.renderer, link.tokenize, limits)
         self._folder = own.folder
         self._states = own.states
-        self._formats = Formats(CLAIMS)
+        self._formats = Formats()
+        self._generating = Generating(key, facts.ctx, facts.vocab_size, CLAIMS, lambda: link.ended)
         self._embedder = LlamaEmbedder(link, facts.vocab_size, facts.ctx, facts.max_token_bytes)
         self._ranker = LlamaRanker(link, facts.ctx, facts.max_token_bytes, facts.control_tokens)
-        self._live = 0
+        self._asked = 0
         self._rates = Telemetry()
         options = key.options
         self._prefills = Prefills(options.engine.step_budget_ms, facts.step_tokens, options.batch)
@@ -127,29 +130,23 @@ class LlamaRuntime:
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
-        self._check_alive()
-        checks.check_mode(self._key.options, "generate")
-        checks.check_request(request)
+        self._generating.check(request)
         await self._formats.of(request)
         try:
             prompted = await self._prompts.tokens(request)
         except Lost:
             raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
-        tokens = prompted.tokens + request.said
-        checks.check_tokens(tokens, self._facts.vocab_size)
-        checks.check_biases(request.sampling, self._facts.vocab_size)
-        limit = checks.limit_of(request, len(tokens), self._facts.ctx)
-        held = await self._formats.demanded(request, prompted.schema)
-        return Prepared(held, tokens, limit, prompted.reading)
+        prepared = self._generating.prepared(request, prompted.tokens, prompted.reading)
+        return await self._formats.demanded(prepared, prompted.schema)
 
     async def rendered(self, prompt: ChatPrompt) -> str:
         """Give what the template makes of a conversation; see `base.Teller.rendered`."""
-        self._check_alive()
+        self._generating.check_alive()
         return await self._prompts.text(prompt)
 
     async def detokenize(self, tokens: Sequence[int]) -> str:
         """Give the text of tokens; see `base.Teller.detokenize`."""
-        self._check_alive()
+        self._generating.check_alive()
         try:
             return await self._link.detokenize(tokens)
         except Lost:
@@ -159,66 +156,53 @@ class LlamaRuntime:
     async def open(
         self, prepared: Prepared, use: SlotUse
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-        """Run a prepared request; see `base.Runtime.open`."""
-        self._check_alive()
-        checks.check_mode(self._key.options, "generate")
-        slots, facts = self._key.options.slots, self._facts
-        checks.check_run(prepared, use, slots=slots, ctx=facts.ctx, vocab_size=facts.vocab_size)
+        """Run a prepared request; see `base.Runtime.open`. A slot in use is the caller's defect."""
+        self._generating.check_run(prepared, use)
         held_to = await self._formats.of(prepared.request)
         stream = Stream(self._link, prepared, use, held_to.gbnf if held_to else "")
-        self._live += 1
-        try:
-            async with aclosing(stream):
-                yield stream
-        finally:
-            await stream.leave(self._settings.release_timeout_s)
-            self._live -= 1
-            self._learn(stream.timings)
+        with self._generating.seat(use.slot):
+            try:
+                async with aclosing(stream):
+                    yield stream
+            finally:
+                self._learn(stream.timings)
+                await stream.leave(self._settings.release_timeout_s)
 
     async def tokenize(
         self, inputs: Sequence[str | tuple[int, ...]]
     ) -> tuple[tuple[int, ...], ...]:
         """Give the tokens of texts that vectors are made of; see `base.Embedder.tokenize`."""
-        return await self._embedding().tokenize(inputs)
+        self._generating.check_mode("embed")
+        return await self._embedder.tokenize(inputs)
 
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Make a vector for each input; see `base.Embedder.embed`."""
-        embedder = self._embedding()
-        self._live += 1
-        try:
-            return await embedder.embed(batch)
-        finally:
-            self._live -= 1
+        self._generating.check_mode("embed")
+        return await self._counted(self._embedder.embed(batch))
 
     async def pairs(self, query: str, documents: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Give the tokens of the query with each document; see `base.Ranker.pairs`."""
-        return await self._ranking().pairs(query, documents)
+        self._generating.check_mode("rank")
+        return await self._ranker.pairs(query, documents)
 
     async def rank(self, query: str, documents: Sequence[str]) -> Ranked:
         """Score documents; see `base.Ranker.rank`."""
-        ranker = self._ranking()
-        self._live += 1
+        self._generating.check_mode("rank")
+        return await self._counted(self._ranker.rank(query, documents))
+
+    async def _counted(self, call: Awaitable[T]) -> T:
+        self._asked += 1
         try:
-            return await ranker.rank(query, documents)
+            return await call
         finally:
-            self._live -= 1
-
-    def _ranking(self) -> LlamaRanker:
-        self._check_alive()
-        checks.check_mode(self._key.options, "rank")
-        return self._ranker
-
-    def _embedding(self) -> LlamaEmbedder:
-        self._check_alive()
-        checks.check_mode(self._key.options, "embed")
-        return self._embedder
+            self._asked -= 1
 
     async def telemetry(self) -> Telemetry:
-        """Streams that hold a slot, memory of the process, and the rates of the last answer."""
+        """What is made right now, memory of the process, and the rates of the last answer."""
         child = self._link.child
         return msgspec.structs.replace(
             self._rates,
-            live=self._live,
+            live=len(self._generating.taken) + self._asked,
             rss_bytes=child.rss_bytes(),
             mapped_bytes=child.mapped_bytes(),
             step_tokens=self._facts.step_tokens,
@@ -252,7 +236,3 @@ class LlamaRuntime:
         prefill = timings.prompt_n, timings.prompt_ms / 1000
         decode = timings.predicted_n, timings.predicted_ms / 1000
         self._rates = learned(self._rates, prefill, decode)
-
-    def _check_alive(self) -> None:
-        if self._link.ended:
-            raise fail("runtime_died", "The runtime has ended.")

@@ -122,8 +122,7 @@ class LlamaStates:
         await self._act(slot, "erase", _Erased)
 
     async def _act(self, slot: int, action: str, kind: type[_T], name: str = "") -> _T:
-        if self._link.ended:
-            raise fail("runtime_died", "The runtime has ended.")
+        checks.check_alive(ended=self._link.ended)
         body = msgspec.json.encode({"filename": name} if name else {})
         try:
             return await self._link.ask(f"/slots/{slot}?action={action}", kind, body)

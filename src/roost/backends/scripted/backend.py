@@ -19,6 +19,7 @@ from pathlib import Path
 
 from roost.backends import checks
 from roost.backends.base import Prepared, Ranked, SlotUse, StartSettings, Telemetry
+from roost.backends.generating import Generating
 from roost.backends.hosted.formats import Formats
 from roost.backends.llama.places import remove_folder
 from roost.backends.scripted.prompts import BOS, VOCAB_SIZE, prompt_of, text_of, tokens_in
@@ -90,8 +91,7 @@ class ScriptedRuntime:
         self, key: RuntimeKey, manifest: Manifest, settings: StartSettings, script: Script
     ) -> None:
         self.died = asyncio.Event()
-        self.busy: set[int] = set()
-        self._formats = Formats(CLAIMS)
+        self._formats = Formats()
         self._key = key
         self._script = script
         self._release_timeout_s = settings.release_timeout_s
@@ -101,7 +101,8 @@ class ScriptedRuntime:
         slots = key.options.slots
         self._cells: list[tuple[int, ...]] = [()] * slots
         folder = settings.state_folder
-        self._states = ScriptedStates(self, folder, slots, self._check_alive) if folder else None
+        self._generating = Generating(key, self._ctx, VOCAB_SIZE, CLAIMS, self.died.is_set)
+        self._states = ScriptedStates(self, self._generating, folder, slots) if folder else None
 
     @property
     def key(self) -> RuntimeKey:
@@ -115,27 +116,21 @@ class ScriptedRuntime:
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """Render and count; see `base.Runtime.prepare`."""
-        self._check_alive()
-        checks.check_mode(self._key.options, "generate")
-        checks.check_request(request)
+        self._generating.check(request)
         await self._formats.of(request)
         tokens, ending = tokens_in(request)
-        checks.check_tokens(tokens, VOCAB_SIZE)
-        script_in(tokens, self._script)
-        tokens += request.said
-        checks.check_tokens(tokens, VOCAB_SIZE)
-        limit = checks.limit_of(request, len(tokens), self._ctx)
-        held = await self._formats.demanded(request, ending.schema if ending else "")
-        return Prepared(held, tokens, limit, ending.reading if ending else None)
+        prepared = self._generating.prepared(request, tokens, ending.reading if ending else None)
+        script_in(prompt_of(prepared), self._script)
+        return await self._formats.demanded(prepared, ending.schema if ending else "")
 
     async def rendered(self, prompt: ChatPrompt) -> str:
         """Give the conversation with its marks; see `base.Teller.rendered`."""
-        self._check_alive()
+        self._generating.check_alive()
         return text_of(tokens_in(GenerateRequest(self._key.model, prompt))[0])
 
     async def detokenize(self, tokens: Sequence[int]) -> str:
         """Give the bytes as text, and marks by their names; see `base.Teller.detokenize`."""
-        self._check_alive()
+        self._generating.check_alive()
         return text_of(tokens)
 
     @asynccontextmanager
@@ -143,38 +138,30 @@ class ScriptedRuntime:
         self, prepared: Prepared, use: SlotUse
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Run a prepared request; see `base.Runtime.open`. A slot in use is the caller's defect."""
-        self._check_alive()
-        options = self._key.options
-        checks.check_mode(options, "generate")
-        checks.check_run(prepared, use, slots=options.slots, ctx=self._ctx, vocab_size=VOCAB_SIZE)
+        self._generating.check_run(prepared, use)
         held_to = await self._formats.of(prepared.request)
-        if use.slot in self.busy:
-            raise fail("internal", "Two streams were given one slot.")
-        self.busy.add(use.slot)
         script = script_in(prompt_of(prepared), self._script)
-        run = Run(self, prepared, use, script, held_to)
-        events = run.events()
-        try:
-            yield events
-        finally:
-            await events.aclose()
-            self._cells[use.slot] = run.cells
-            if not run.over:
-                await self._release(run.script.release_ms / 1000)
-            self.busy.discard(use.slot)
+        with self._generating.seat(use.slot):
+            run = Run(self, prepared, use, script, held_to)
+            events = run.events()
+            try:
+                yield events
+            finally:
+                await events.aclose()
+                self._cells[use.slot] = run.cells
+                if not run.over:
+                    await self._release(run.script.release_ms / 1000)
 
     async def tokenize(
         self, inputs: Sequence[str | tuple[int, ...]]
     ) -> tuple[tuple[int, ...], ...]:
         """Give the bytes of each text, a BOS before them; see `base.Embedder.tokenize`."""
-        self._check_alive()
-        checks.check_mode(self._key.options, "embed")
+        self._generating.check_mode("embed")
         return tokens_of(inputs, BOS, VOCAB_SIZE, self._ctx)
 
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Make vectors that are near where texts have the same bytes; see `base.Embedder.embed`."""
-        self._check_alive()
-        checks.check_mode(self._key.options, "embed")
+        self._generating.check_mode("embed")
         checks.check_batch(batch, VOCAB_SIZE, self._ctx)
         if not await self.pause(sum(map(len, batch)) * self._script.prefill_ms_per_token / 1000):
             raise fail("runtime_died", "The runtime ended before the vectors were made.")
@@ -182,8 +169,7 @@ class ScriptedRuntime:
 
     async def pairs(self, query: str, documents: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Give the bytes of the query with each document; see `base.Ranker.pairs`."""
-        self._check_alive()
-        checks.check_mode(self._key.options, "rank")
+        self._generating.check_mode("rank")
         return pairs_of(query, documents, BOS, self._ctx)
 
     async def rank(self, query: str, documents: Sequence[str]) -> Ranked:
@@ -196,7 +182,7 @@ class ScriptedRuntime:
 
     async def telemetry(self) -> Telemetry:
         """Live sequences and the tokens that all slots hold."""
-        return Telemetry(live=len(self.busy), kv_tokens=sum(map(len, self._cells)))
+        return Telemetry(live=len(self._generating.taken), kv_tokens=sum(map(len, self._cells)))
 
     async def stop(self, grace_s: float) -> None:
         """End the runtime; there is nothing to be polite to."""
@@ -232,7 +218,3 @@ class ScriptedRuntime:
         lives = await self.pause(min(seconds, self._release_timeout_s))
         if lives and seconds > self._release_timeout_s:
             raise fail("runtime_error", "The slot did not become free in time.")
-
-    def _check_alive(self) -> None:
-        if self.died.is_set():
-            raise fail("runtime_died", "The runtime has ended.")

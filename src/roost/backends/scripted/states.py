@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from roost.backends import checks
 from roost.backends.base import SavedState
+from roost.backends.generating import Generating
 from roost.backends.llama.places import ensure_folder
 from roost.errors import fail
 
@@ -19,8 +19,6 @@ TOKEN_BYTES = 8
 
 class Cells(Protocol):
     """A runtime's slots, as far as states are concerned."""
-
-    busy: set[int]
 
     def cells(self, slot: int) -> tuple[int, ...]:
         """Give the tokens that a slot holds."""
@@ -32,7 +30,7 @@ class Cells(Protocol):
 
 
 class ScriptedStates:
-    """See `base.States`. `check_alive` raises `runtime_died`; `move_s` is how long each move takes.
+    """See `base.States`; `move_s` is how long each move takes.
 
     In place of breaking, a slot that is in use raises `internal`: the node must not ask.
     """
@@ -40,14 +38,12 @@ class ScriptedStates:
     token_bytes = TOKEN_BYTES
     build = "scripted 1"
 
-    def __init__(
-        self, runtime: Cells, folder: str, slots: int, check_alive: Callable[[], None]
-    ) -> None:
+    def __init__(self, runtime: Cells, generating: Generating, folder: str, slots: int) -> None:
         self.folder = folder
         self.move_s = 0.0
         self._runtime = runtime
         self._slots = slots
-        self._check_alive = check_alive
+        self._generating = generating
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def save(self, slot: int, name: str) -> SavedState:
@@ -69,12 +65,12 @@ class ScriptedStates:
         self._runtime.fill(slot, ())
 
     async def _check(self, slot: int, name: str) -> None:
-        self._check_alive()
+        self._generating.check_alive()
         checks.check_state(slot, name, self._slots)
-        if slot in self._runtime.busy:
+        if slot in self._generating.taken:
             raise fail("internal", "The state of a slot in use was asked for.")
         await asyncio.sleep(self.move_s)
-        self._check_alive()
+        self._generating.check_alive()
 
 
 def _written(path: Path, tokens: tuple[int, ...]) -> int:
