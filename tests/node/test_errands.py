@@ -315,3 +315,30 @@ def test_nobody_is_told_who_has_left() -> None:
     parked(one, park)
     assert told(one) is None
     assert msgspec.structs.asdict(one.agent.status().sessions)["ram"] == 1
+
+
+def test_what_waits_goes_with_the_link_that_asked_for_it() -> None:
+    """A gateway that comes after it finds every place free, and nothing is erased behind its back.
+
+    The order of another link goes on.
+    """
+    one = node(MEMORY)
+    one.take(one.agent.on_link_up(LINK + 1, one.now))
+    one.open(1, tenant="a")
+    load(one, "m#1")
+    one.prepared(1, *ALICE)
+    asked = StateOrder("other", "save", (SLOT,), 60.0)
+    one.take(one.agent.on_state_order(LINK + 1, asked, one.now))
+    for number in range(1, OPEN_MAX):
+        order(one, "erase", SLOT, wait_s=60.0, job=f"j{number}")
+    one.take(one.agent.on_link_down(LINK, one.now))
+    one.take(one.agent.on_link_up(LINK + 2, one.now))
+    for number in range(1, OPEN_MAX):
+        asked = StateOrder(f"n{number}", "save", (SLOT,), 60.0)
+        one.take(one.agent.on_state_order(LINK + 2, asked, one.now))
+    assert told(one, f"n{OPEN_MAX - 1}") is None, "it waits, and was not refused"
+    one.fresh()
+    (park,) = [effect for effect in one.closed(1) if isinstance(effect, Park)]
+    parked(one, park)
+    assert result(one, "other").failure is None
+    assert told(one, "j1") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from roost.backends.base import Prepared
 from roost.core.events import Delta
@@ -10,7 +11,7 @@ from roost.core.footprint import HOST
 from roost.core.ids import RuntimeId
 from roost.core.snapshots import NodeStatus
 from roost.node.desk import Desk, Outgoing
-from roost.node.effects import Load, Unload
+from roost.node.effects import Load, Run, Unload
 from roost.node.floor.pace import PaceSettings
 from roost.node.following import follow
 from roost.node.models.ledger import RoomSettings
@@ -136,6 +137,21 @@ def test_what_is_put_aside_stays_where_it_was_agreed_to() -> None:
     assert follow(changed(sessions=other), workshop, relief, 0.0) == []
     expected = msgspec.structs.replace(old, parked_max=1000, idle_s=7.0)
     assert workshop.sessions.settings == expected
+
+
+@pytest.mark.parametrize(("before_s", "after_s"), [(60.0, 0.0), (0.0, 60.0)])
+def test_whether_prompts_wait_for_each_other(before_s: float, after_s: float) -> None:
+    """A runtime that is up follows: whoever comes from now on waits, or does not."""
+
+    def limits(wait_s: float) -> AgentSettings:
+        return changed(sessions=SessionSettings(shared_tokens_min=8, shared_wait_s=wait_s))
+
+    node = Node(limits(before_s))
+    node.run(1, *range(20))
+    told(node, limits(after_s))
+    node.open(2)
+    runs = [effect for effect in node.prepared(2, *range(20)) if isinstance(effect, Run)]
+    assert bool(runs) == (after_s == 0.0)
 
 
 def test_tokens_of_all_inputs() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import overload
+
 import msgspec
 
-from roost.backends.base import SavedState, SlotUse
+from roost.backends.base import Prepared, SavedState, SlotUse
 from roost.core.ids import SessionId
 from roost.core.snapshots import ModelOffer, SessionsView
 from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run, Unload
+from roost.node.floor.seating import Seating
 from roost.node.settings import AgentSettings
 from roost.node.states.parked import NOBODY
 from roost.node.states.session_settings import SessionSettings
+from roost.node.states.sessions import Sessions
 from roost.node.states.worth import Worth
-from tests.node.kit import ANSWER, FIRST, MODEL, Node, key, offer
+from roost.node.stream import Stream
+from tests.node.kit import ANSWER, FIRST, MODEL, Node, key, offer, open_message, request
 
 TOKEN_BYTES = 100
 LIMITS = SessionSettings(ram_bytes=100_000, disk_bytes=100_000, tokens_min=4)
@@ -104,6 +110,48 @@ def test_an_idle_conversation_is_put_aside_and_comes_back() -> None:
     assert forget == Forget(FIRST, ONE)
     assert isinstance(run, Run)
     assert view(one) == SessionsView(ram=1, ram_bytes=800, parks=2, restores=1)
+
+
+class Counted(Sequence[int]):
+    """A prompt that knows how often it was read."""
+
+    def __init__(self, *tokens: int) -> None:
+        self.tokens = tokens
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, at: int | slice) -> int | Sequence[int]:
+        self.reads += at == 0
+        return self.tokens[at]
+
+
+def test_a_prompt_is_made_ready_for_slots_once() -> None:
+    """However often the line is looked at: of a long one that takes milliseconds each time."""
+    sessions = Sessions(LIMITS)
+    sessions.on_states(FIRST, TOKEN_BYTES)
+    seating = Seating(FIRST, 1, sessions)
+    prompts = []
+    for stream in (1, 2):
+        prompts.append(Counted(*ALICE, stream))
+        one = Stream(key(stream), open_message(stream), 9, 0.0)
+        one.move("loaded")
+        one.move("prepared")
+        one.prepared = Prepared(request(), prompts[-1], limit=9)  # type: ignore[arg-type]
+        seating.enqueue(one)
+    assert [type(effect) for effect in seating.step(0.0)] == [Run]
+    for _ in range(5):
+        assert seating.step(1.0) == []
+    seating.slots.free(0, ALICE)
+    assert [type(effect) for effect in seating.step(2.0)] == [Run]
+    assert [prompt.reads for prompt in prompts] == [1, 1]
 
 
 def test_the_slot_is_nobodys_while_it_is_moved() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from roost.core.ids import RuntimeId
 from roost.errors import Failure
 from roost.node.effects import Load, Unload
@@ -9,7 +11,7 @@ from roost.node.floor.pace import PaceSettings
 from roost.node.models.ledger import RoomSettings
 from roost.node.settings import AgentSettings
 from roost.wire.messages import Refused
-from tests.node.kit import FIRST, MODEL, OTHER, Node, offer, reason_of
+from tests.node.kit import FIRST, LINK, MODEL, OTHER, Node, offer, reason_of
 
 HANG = PaceSettings(load_stall_s=20.0)
 SETTINGS = AgentSettings("tiny", pace=HANG, room=RoomSettings(max_runtimes=1))
@@ -37,6 +39,42 @@ def test_a_load_that_gets_no_further_is_called_off() -> None:
     assert node.agent.statistics().stalls == 1
     assert not any(isinstance(e, Unload) for e in node.tick(60.0))
     assert node.is_at_rest()
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_load_that_nobody_hears_of_is_called_off_as_well(is_linked: bool) -> None:
+    """Without a link too: between two measurements of the machine the node is not asleep."""
+    node = Node(SETTINGS, offer(MODEL))
+    began_s = node.now
+    if not is_linked:
+        node.take(node.agent.on_link_down(LINK, node.now))
+    node.take(node.agent.on_preload(MODEL, node.now))
+    measured_s = node.now
+    while node.now < began_s + 30.0 and Unload(FIRST) not in node.all:
+        due = node.agent.next_tick()
+        assert due is not None
+        node.now = max(node.now, min(due, measured_s + 5.0))
+        if node.now >= measured_s + 5.0:
+            measured_s = node.now
+            node.take(node.agent.on_telemetry(1, 1.0, node.now))
+        node.take(node.agent.on_tick(node.now))
+    assert Unload(FIRST) in node.all
+    assert node.now == began_s + 20.0
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_what_the_node_slept_is_no_silence_of_a_load(is_linked: bool) -> None:
+    """Whatever became of its links meanwhile."""
+    node = Node(SETTINGS, offer(MODEL))
+    node.take(node.agent.on_preload(MODEL, node.now))
+    if not is_linked:
+        node.take(node.agent.on_link_down(LINK, node.now))
+    node.tick(5.0)
+    node.sleep(600.0)
+    node.tick(14.0)
+    assert node.agent.statistics().stalls == 0
+    node.tick(1.5)
+    assert node.agent.statistics().stalls == 1
 
 
 def test_a_load_that_gets_on_is_given_its_time() -> None:

@@ -66,7 +66,6 @@ class Agent:
         self._errands = Errands(self._workshop, self._outgoing)
         self._workshop.offers = {offer.model: offer for offer in offers}
         self._stalls = Stalls(self._workshop)
-        self._lived_at: float | None = None
         self._reporter = Reporter(settings.report)
         self._pulls: tuple[PullView, ...] | None = None
         self._loads_told = 0
@@ -92,6 +91,7 @@ class Agent:
             self._outgoing.links.remove(link)
             self._vacating.discard(link)
             self._reporter.on_link_down(link)
+            self._errands.on_link_down(link)
         for stream in self._desk:
             if stream.key.link == link:
                 self._workshop.cancel(stream, now)
@@ -194,7 +194,7 @@ class Agent:
         if not isinstance(event, Delta):
             return self._finish(now)
         # A token changes nothing that others wait for, and what time brings is due at a tick.
-        self._notice_own_sleep(now)
+        self._stalls.live(now)
         return self._outgoing.take()
 
     def on_closed(self, key: StreamKey, failure: Failure | None, now: float) -> list[Effect]:
@@ -319,7 +319,7 @@ class Agent:
 
     def on_tick(self, now: float) -> list[Effect]:
         """Time has passed: deadlines, hung runtimes, reports."""
-        self._notice_own_sleep(now)
+        self._stalls.live(now)
         for stream in self._desk:
             if stream.is_overdue(now):
                 self._workshop.end(stream, refusals.TOO_LATE, now)
@@ -346,8 +346,8 @@ class Agent:
         """The node's report as of now."""
         offers = self._workshop.offers.values()
         limit, slots = self._settings.max_in_flight, (offer.slots for offer in offers)
-        now, backend, room = self._lived_at or 0.0, self._settings.backend, self._settings.room
-        lanes = self._workshop.residency.residences()
+        now, backend = self._stalls.lived_at or 0.0, self._settings.backend
+        room, lanes = self._settings.room, self._workshop.residency.residences()
         return NodeStatus(
             models=tuple(self._judged(offer) for offer in offers),
             runtimes=tuple(runtime_view(r, self._workshop, backend, now) for r in lanes),
@@ -413,19 +413,8 @@ class Agent:
         self._reporter.on_change()
         return self._finish(now)
 
-    def _notice_own_sleep(self, now: float) -> None:
-        """Forgive runtimes what was this node's own silence.
-
-        With a link there is a report or a tick at least every `report.max_s`, and without one
-        nothing runs. So a longer pause means that this process did not run.
-        """
-        pause_s = 0.0 if self._lived_at is None else now - self._lived_at
-        self._lived_at = now
-        if pause_s > self._settings.report.max_s + self._settings.awake_s:
-            self._stalls.on_slept(pause_s, now)
-
     def _finish(self, now: float) -> list[Effect]:
-        self._notice_own_sleep(now)
+        self._stalls.live(now)
         self._workshop.fill(now)
         self._relief.look(now)
         self._orders.look(now)

@@ -76,6 +76,10 @@ class Errands:
             self._open.append(_Open(link, order, now + order.wait_s, left))
             self.look(now)
 
+    def on_link_down(self, link: int) -> None:
+        """Who gave these orders hears of nothing any more: what was begun ends by itself."""
+        self._open = [one for one in self._open if one.link != link]
+
     def look(self, now: float) -> None:
         """See what can be done by now; to be asked after every event."""
         for one in list(self._open):

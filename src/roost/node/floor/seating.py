@@ -18,11 +18,9 @@ very slot.
 
 from __future__ import annotations
 
-from collections import deque
-
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId
-from roost.node.effects import Effect, Park, Run
+from roost.node.effects import Effect, Park, Run, StreamKey
 from roost.node.slots import TOKEN_BYTES, Content, Slots, pack
 from roost.node.states.parked import Parked
 from roost.node.states.seeds import Seed
@@ -58,11 +56,11 @@ class Seating:
     def __init__(self, runtime: RuntimeId, slots: int, sessions: Sessions) -> None:
         self.slots = Slots(slots)
         self.worth = Worth()
-        limits = sessions.settings
-        self.sharing = Sharing(limits.shared_tokens_min, limits.shared_wait_s)
+        self.sharing = Sharing(sessions)
         self._runtime = runtime
         self._sessions = sessions
-        self._queue: deque[Stream] = deque()
+        # Each with its prompt as slots compare it: packing takes milliseconds.
+        self._queue: dict[StreamKey, tuple[Stream, bytes]] = {}
         self._moves: dict[int, _Move] = {}
         # Slots that are being put aside although nobody waits for them, by session.
         self._packing: dict[SessionId, int] = {}
@@ -74,16 +72,16 @@ class Seating:
 
     def __contains__(self, stream: Stream) -> bool:
         """Whether this stream waits here, in the line or for its slot's content to be moved."""
-        return stream in self._queue or any(m.stream is stream for m in self._moves.values())
+        return stream.key in self._queue or any(m.stream is stream for m in self._moves.values())
 
     def enqueue(self, stream: Stream) -> None:
         """This stream needs a slot."""
-        self._queue.append(stream)
+        assert stream.prepared is not None, "who needs a slot has been prepared"
+        self._queue[stream.key] = stream, pack(stream.prepared.tokens)
 
     def quit(self, stream: Stream) -> None:
         """This stream needs no slot any more."""
-        if stream in self._queue:
-            self._queue.remove(stream)
+        if self._queue.pop(stream.key, None) is not None:
             self.sharing.quit(stream)
         for move in self._moves.values():
             if move.stream is stream:
@@ -95,14 +93,13 @@ class Seating:
         Who is held keeps its place in the line.
         """
         self.sharing.expire(now)
-        for stream in [one for one in self._queue if one not in self.sharing]:
-            wanted = _wanted(stream)
+        for stream, wanted in [one for one in self._queue.values() if one[0] not in self.sharing]:
             content = self.slots.pick(wanted, stream.tenant)
             if content is None:
                 return []
             move = self._plan(stream, wanted, content)
             if not self._hold(move, wanted, now):
-                self._queue.remove(stream)
+                del self._queue[stream.key]
                 return self._begin(move, wanted, now)
         return []
 
@@ -284,10 +281,11 @@ class Seating:
             self.sharing.on_closed(move.owner)
             return []
         assert stream.prepared is not None
-        use = self.slots.seat(slot, _wanted(stream), stream.tenant)
+        lead = self.sharing.lead_of(stream)
+        use = self.slots.seat(slot, lead.wanted, stream.tenant)
         stream.seat(use)
         if move.copies:
-            self.sharing.lead_of(stream).is_computed = True
+            lead.is_computed = True
         self.sharing.runs(stream, move.hoped if use.reuse else 0)
         return [Run(stream.key, stream.request_id, self._runtime, stream.prepared, use)]
 
@@ -321,8 +319,3 @@ class Seating:
         if shared == content.known_tokens:
             return False
         return content.known_tokens >= least and content.held - shared >= least
-
-
-def _wanted(stream: Stream) -> bytes:
-    assert stream.prepared is not None, "who needs a slot has been prepared"
-    return pack(stream.prepared.tokens)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from roost.node.effects import StreamKey
 from roost.node.slots import common_tokens
+from roost.node.states.sessions import Sessions
 from roost.node.stream import Stream
 
 
@@ -43,12 +44,14 @@ class Lead:
 
 
 class Sharing:
-    """The leaders and followers of one runtime."""
+    """The leaders and followers of one runtime; the limits are those of `sessions`, as they are.
 
-    def __init__(self, tokens_min: int, wait_s: float) -> None:
-        self.is_off = wait_s <= 0
-        self._tokens_min = tokens_min
-        self._wait_s = wait_s
+    `is_off` for good once the model was seen not to go back to a beginning.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.is_off = False
+        self._sessions = sessions
         self._leads: dict[StreamKey, Lead] = {}
         self._held: dict[StreamKey, StreamKey] = {}
         self._until: dict[StreamKey, float] = {}
@@ -73,7 +76,7 @@ class Sharing:
         Not every model can go back to the beginning of what a slot holds.
         """
         hoped = self._hopes.pop(stream.key, 0)
-        if hoped >= self._tokens_min and 2 * cached < hoped:
+        if hoped >= self._sessions.settings.shared_tokens_min and 2 * cached < hoped:
             self.is_off = True
             for lead in self._leads.values():
                 self.let_go(lead.stream)
@@ -96,7 +99,7 @@ class Sharing:
 
     def hold(self, stream: Stream, lead: Lead, spared: int, patience_s: float, now: float) -> bool:
         """Let a stream wait for a leader, who spares it so many tokens; False if it has waited."""
-        patience_s = min(patience_s, self._wait_s)
+        patience_s = min(patience_s, self._sessions.settings.shared_wait_s)
         if now >= self._until.setdefault(stream.key, now + patience_s):
             return False
         self._held[stream.key] = lead.stream.key
@@ -142,7 +145,8 @@ class Sharing:
     ) -> tuple[Lead, int] | None:
         best: Lead | None = None
         most = 0
-        for lead in () if self.is_off else self._leads.values():
+        is_off = self.is_off or self._sessions.settings.shared_wait_s <= 0
+        for lead in () if is_off else self._leads.values():
             if lead.stream.tenant == stream.tenant and fits(lead):
                 shared = common_tokens(lead.wanted, wanted)
                 if shared > most:

@@ -91,8 +91,7 @@ def _sharing(kind: type[Sharing]) -> type[Seating]:
     class With(Seating):
         def __init__(self, runtime: RuntimeId, slots: int, sessions: Sessions) -> None:
             super().__init__(runtime, slots, sessions)
-            limits = sessions.settings
-            self.sharing = kind(limits.shared_tokens_min, limits.shared_wait_s)
+            self.sharing = kind(sessions)
 
     return With
 
