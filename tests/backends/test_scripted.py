@@ -170,6 +170,23 @@ async def test_failing_dying_and_hanging(tmp_path: Path) -> None:
     assert runtime.died.is_set()
 
 
+@pytest.mark.parametrize("ids", [False, True], ids=["text", "tokens"])
+async def test_a_failure_tells_what_was_said_before_it(tmp_path: Path, *, ids: bool) -> None:
+    """Text that might have begun a stop string comes out, and the tokens told are those counted.
+
+    Only where the runtime is gone and another may go on behind whole tokens is it kept in.
+    """
+    runtime = await start(tmp_path)
+    for fault, text, tokens in (("fail", "hel", 3), ("die", "" if ids else "hel", 0 if ids else 3)):
+        words = f'@script {{"pieces": ["hel", "lo"], "{fault}_after": 1}}'
+        request = msgspec.structs.replace(says(words), stop=("help",), return_tokens=ids)
+        events = await run(runtime, request)
+        assert text_of(events) == text
+        assert sum(one.tokens for one in events if isinstance(one, Delta)) == tokens
+        assert isinstance(events[-1], Failed)
+        assert events[-1].usage.completion_tokens == tokens
+
+
 async def test_prefixes_are_cached_per_slot(tmp_path: Path) -> None:
     """A slot knows what it held: the second turn computes what is new, another slot all of it."""
     runtime = await start(tmp_path)

@@ -9,22 +9,16 @@ from collections.abc import AsyncGenerator, Iterable
 from itertools import cycle, takewhile
 from typing import Protocol
 
-import msgspec
-
 from roost.backends.base import Prepared, SlotUse
-from roost.backends.deltas import Deltas
 from roost.backends.hosted.formats import Format
 from roost.backends.scripted.prompts import last_text, prompt_of
 from roost.backends.scripted.script import Script
+from roost.backends.telling import Telling
 from roost.core.events import (
     Delta,
-    Failed,
-    Finished,
     FinishReason,
     PrefillProgress,
-    Started,
     StreamEvent,
-    Usage,
     merge_deltas,
 )
 from roost.core.model import RuntimeKey
@@ -73,22 +67,26 @@ class Run:
     ) -> None:
         self.script = script
         self._format = held_to
-        self.over = False
         self._runtime = runtime
         self._prepared = prepared
-        self._slot = use.slot
         held = runtime.cells(use.slot) if use.reuse else ()
         # As in real engines, at least one token has to be computed to know what comes next.
         self._cached = min(_common(held, prepared.tokens), len(prepared.tokens) - 1)
         self.cells = prepared.tokens[: self._cached]
         self._utf8 = Utf8Decoder()
-        self._by_token = prepared.request.return_tokens
-        self._deltas = Deltas(prepared.request.stop, by_token=self._by_token)
+        self._telling = Telling(use.slot, len(prepared.tokens), prepared.request)
+        self._deltas = self._telling.deltas
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._telling.over
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Prefill, then speak; whatever goes wrong becomes the stream's last event."""
         total = len(self._prepared.tokens)
-        yield Started(total, self._cached, self._slot)
+        for event in self._telling.started(self._cached):
+            yield event
         try:
             while len(self.cells) < total:
                 yield await self._prefill(total)
@@ -98,14 +96,11 @@ class Run:
                     yield delta
                 if self._deltas.stop_text is not None or self._full():
                     break
-            if delta := self._deltas.finish(self._utf8.finish()):
-                yield delta
+            ended = self._telling.finished(self._reason(), self._utf8.finish())
         except RoostError as error:
-            self.over = True
-            yield Failed(error.failure, self._spent())
-        else:
-            self.over = True
-            yield Finished(self._reason(), self._usage(), self._deltas.stop_text)
+            ended = self._telling.failed(error.failure)
+        for event in ended:
+            yield event
 
     async def _prefill(self, total: int) -> PrefillProgress:
         """Compute one batch of the prompt."""
@@ -118,7 +113,7 @@ class Run:
     def _say(self, piece: bytes) -> Delta | None:
         data = piece[: self._prepared.limit - self._deltas.tokens]
         self.cells += tuple(data)
-        if not self._by_token:
+        if not self._telling.by_token:
             return self._deltas.push(self._utf8.push(data), len(data))
         said = Delta("", 0)
         for byte in data:
@@ -173,16 +168,6 @@ class Run:
 
     def _reason(self) -> FinishReason:
         return "length" if self._deltas.stop_text is None and self._full() else "stop"
-
-    def _spent(self) -> Usage:
-        """What was told; of an answer that may be gone on with, the rest is not spent."""
-        usage = self._usage()
-        if self._by_token:
-            usage = msgspec.structs.replace(usage, completion_tokens=self._deltas.cut())
-        return usage
-
-    def _usage(self) -> Usage:
-        return Usage(len(self._prepared.tokens), self._cached, self._deltas.tokens)
 
 
 def _echo(prepared: Prepared) -> list[bytes]:
