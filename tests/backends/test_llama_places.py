@@ -1,10 +1,15 @@
-"""Where a child listens: ports that are held until it does."""
+"""Where a child listens: ports that are held until it does, folders of this user's."""
 
 from __future__ import annotations
 
+import resource
 import socket
+from pathlib import Path
 
-from roost.backends.llama.places import Ports
+import pytest
+
+from roost.backends.llama.places import Ports, private_folder, write_key
+from roost.errors import RoostError
 
 
 def _is_free(kind: socket.SocketKind, port: int) -> bool:
@@ -26,3 +31,26 @@ def test_no_two_starts_choose_one_port() -> None:
         # twice, but not everywhere.
         assert sum(_is_free(socket.SOCK_STREAM, port) for port in chosen) > 60
     assert sum(_is_free(socket.SOCK_DGRAM, port) for port in chosen) > 60
+
+
+def test_what_the_system_refuses_is_a_failed_load(tmp_path: Path) -> None:
+    """And no defect of the loader: whoever chooses goes on with another runtime."""
+    (tmp_path / "file").touch()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(RoostError) as port:
+            Ports().take()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with pytest.raises(RoostError) as folder:
+        private_folder(str(tmp_path / "file" / "work"))
+    with pytest.raises(RoostError) as key:
+        write_key(tmp_path / "gone" / "key", "secret")
+    assert [
+        (one.value.failure.reason, one.value.failure.message) for one in (port, folder, key)
+    ] == [
+        ("load_failed", "A port for a runtime cannot be made: Too many open files."),
+        ("load_failed", "The folder of a runtime cannot be made: Not a directory."),
+        ("load_failed", "The file with a runtime's key cannot be made: No such file or directory."),
+    ]

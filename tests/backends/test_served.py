@@ -323,6 +323,16 @@ def as_model(subject: Subject, number: int) -> Subject:
     return Subject(subject.backend, key, manifest, subject.settings, kill_server)
 
 
+async def test_a_folder_that_cannot_be_filled_is_not_left(tmp_path: Path) -> None:
+    """Neither the half of it, nor the key that it may hold already."""
+    subject = omlx(tmp_path)
+    key = msgspec.structs.replace(subject.key, model=ModelId("m" * 300))
+    with pytest.raises(RoostError, match="oMLX cannot be made: File name too long") as caught:
+        await started(Subject(subject.backend, key, subject.manifest, subject.settings))
+    assert caught.value.failure.reason == "load_failed"
+    assert leftovers(subject) == []
+
+
 def test_a_card_of_omlx_has_limits() -> None:
     """What it may keep is said in words that it understands."""
     card = read_card(b'backend = "omlx"\npath = "/m"\nctx = 9')

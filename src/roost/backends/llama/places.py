@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -20,21 +22,38 @@ _LONGEST_NAME = "/rxxxxxxxx/llama.sock"
 
 
 def private_folder(workdir: str) -> Path:
-    """Make a fresh folder (0700) in `workdir`, or in the system's own place if that is too deep."""
+    """Make a fresh folder (0700) in `workdir`, or in the system's own place if that is too deep.
+
+    Raises `load_failed`.
+    """
     parent = Path(workdir)
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if len(str(parent.resolve()).encode()) + len(_LONGEST_NAME) > SOCKET_PATH_MAX_BYTES:
-        return Path(tempfile.mkdtemp(prefix="roost-"))
-    return Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent.resolve()))
+    with making("The folder of a runtime"):
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if len(str(parent.resolve()).encode()) + len(_LONGEST_NAME) > SOCKET_PATH_MAX_BYTES:
+            return Path(tempfile.mkdtemp(prefix="roost-"))
+        return Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent.resolve()))
 
 
 def make_private(folder: Path) -> None:
     """Make a folder for this user alone; raises `load_failed`."""
-    try:
+    with making("The folder for states of slots"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def write_key(path: Path, key: str) -> None:
+    """Write a key into a file for this user alone; raises `load_failed`."""
+    with making("The file with a runtime's key"):
+        path.touch(mode=0o600)
+        path.write_text(key)
+
+
+@contextlib.contextmanager
+def making(what: str) -> Iterator[None]:
+    """Say that the system does not let `what` be made for a runtime; raises `load_failed`."""
+    try:
+        yield
     except OSError as error:
-        message = f"The folder for states of slots cannot be made: {error.strerror}."
-        raise fail("load_failed", message) from None
+        raise fail("load_failed", f"{what} cannot be made: {error.strerror}.") from None
 
 
 def ensure_folder(folder: str) -> None:
@@ -78,7 +97,7 @@ class Ports:
     def take(self) -> int:
         """Choose one; raises `load_failed` where there is none."""
         for _ in range(PORT_TRIES):
-            with socket.socket() as probe:
+            with making("A port for a runtime"), socket.socket() as probe:
                 probe.bind((LOOPBACK, 0))
                 port: int = probe.getsockname()[1]
                 # While the probe holds it, nobody else is given it.

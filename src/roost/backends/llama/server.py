@@ -27,6 +27,7 @@ from roost.backends.llama.places import (
     make_private,
     private_folder,
     remove_folder,
+    write_key,
 )
 from roost.backends.llama.prefills import STEP_MIN
 from roost.backends.llama.ready import Starting
@@ -167,8 +168,7 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, settings: StartSe
     options, state_folder, says = key.options, settings.state_folder, key.options.mode == "generate"
     _check_mode(key, manifest)
     secret, key_path = secrets.token_hex(32), folder / "key"
-    key_path.touch(mode=0o600)
-    key_path.write_text(secret)
+    write_key(key_path, secret)
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
     ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
     if state_folder:

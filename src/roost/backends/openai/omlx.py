@@ -17,7 +17,7 @@ import msgspec
 
 from roost.backends.base import StartSettings
 from roost.backends.llama.http import Place
-from roost.backends.llama.places import LOOPBACK, Ports, private_folder
+from roost.backends.llama.places import LOOPBACK, Ports, making, private_folder, remove_folder
 from roost.backends.openai import served
 from roost.backends.openai.card_file import read_installed
 from roost.backends.openai.openai_http import CAPABILITIES
@@ -85,9 +85,9 @@ async def _begun(
     on_progress: Callable[[float], None],
 ) -> served.ServedRuntime:
     secret = secrets.token_hex(32)
-    folder = await asyncio.to_thread(_folder, card, key, settings, secret)
     with Ports() as ports:
         port = ports.take()
+        folder = await asyncio.to_thread(_folder, card, key, settings, secret)
         argv = (card.executable or "omlx", *arguments(card, str(folder), port), *card.args)
         plan = served.Plan(argv, Place("", port, secret), card.ctx, card.health_timeout_s, folder)
         return await served.begin(key, plan, settings, on_progress)
@@ -112,13 +112,21 @@ def arguments(card: Card, folder: str, port: int) -> tuple[str, ...]:
 
 
 def _folder(card: Card, key: RuntimeKey, settings: StartSettings, secret: str) -> Path:
-    """Make its folder: one model, settings of its own, and a key that is on no command line."""
+    """Make its folder: one model, settings of its own, and a key that is on no command line.
+
+    Raises `load_failed`, with nothing left of it.
+    """
     folder = private_folder(settings.workdir)
-    for name in ("models", "base", "cache"):
-        (folder / name).mkdir()
-    (folder / "models" / key.model).symlink_to(card.path, target_is_directory=True)
-    told = {"version": "1.0", "auth": {"api_key": secret}}
-    (folder / "base" / "settings.json").write_bytes(msgspec.json.encode(told))
+    try:
+        with making("The folder of oMLX"):
+            for name in ("models", "base", "cache"):
+                (folder / name).mkdir()
+            (folder / "models" / key.model).symlink_to(card.path, target_is_directory=True)
+            told = {"version": "1.0", "auth": {"api_key": secret}}
+            (folder / "base" / "settings.json").write_bytes(msgspec.json.encode(told))
+    except BaseException:
+        remove_folder(folder)
+        raise
     return folder
 
 

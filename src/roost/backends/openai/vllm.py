@@ -66,9 +66,9 @@ class Vllm:
         _check_here(card)
         program = _program(card)
         switch = await _switch(card, program)
-        folder = await asyncio.to_thread(private_folder, settings.workdir)
         with Ports() as ports:
             port, secret = ports.take(), secrets.token_hex(32)
+            folder = await asyncio.to_thread(private_folder, settings.workdir)
             argv = (*program, *arguments(card, manifest.id, port), *switch, *card.args)
             place = Place("", port, secret)
             environ = {"VLLM_API_KEY": secret, "VLLM_NO_USAGE_STATS": "1"}
