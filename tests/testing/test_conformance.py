@@ -62,6 +62,10 @@ FLAWS = {
     "a bias left out": (Flaws(request=twisted.harmless), "what is not claimed is refused"),
     "vectors of other inputs": (Flaws(vectors=twisted.turned), "texts become vectors"),
     "vectors of any length": (Flaws(vectors=twisted.longer), "texts become vectors"),
+    "a wrong reason for texts": (
+        Flaws(odd_tokens=twisted.odd("reason")),
+        "bad inputs are refused",
+    ),
     "scores of other documents": (Flaws(scores=twisted.ranked), "documents are scored"),
     "loading backwards": (Flaws(progress=(0.5, 0.1, 1.0)), "loading is told"),
     "loading without end": (Flaws(progress=(0.5,)), "loading is told"),

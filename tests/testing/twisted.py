@@ -202,6 +202,7 @@ class Flaws:
     mixes: bool = False
     lives_on: bool = False
     odd_refusal: Exception | None = None
+    odd_tokens: Exception | None = None
     progress: tuple[float, ...] = (0.0, 1.0)
     states: str = ""
     vectors: Callable[[Vectors], Vectors] = lambda vectors: vectors
@@ -277,8 +278,11 @@ class TwistedRuntime:
     async def tokenize(
         self, inputs: Sequence[str | tuple[int, ...]]
     ) -> tuple[tuple[int, ...], ...]:
-        """Give the inner runtime's tokens."""
-        return await self.inner.tokenize(inputs)
+        """Give the inner runtime's tokens, or refuse in an odd way what it refuses."""
+        try:
+            return await self.inner.tokenize(inputs)
+        except RoostError as error:
+            raise self.flaws.odd_tokens or error from None
 
     async def embed(self, batch: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
         """Give the inner runtime's vectors, or such as are wrong."""

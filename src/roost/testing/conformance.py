@@ -19,10 +19,9 @@ from typing import Literal
 
 from roost.errors import RoostError
 from roost.testing.cases import CASES, Case
-from roost.testing.stand import Broken, NotApplicable, Stand, Subject
+from roost.testing.stand import STOP_GRACE_S, Broken, NotApplicable, Stand, Subject
 
 Status = Literal["kept", "broken", "not claimed", "not applicable"]
-STOP_GRACE_S = 5.0
 
 __all__ = ["CASES", "Case", "Result", "Subject", "check", "examine", "failed", "table"]
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-
-import msgspec
+from contextlib import asynccontextmanager
 
 from roost.backends.base import EMBED_BATCH_MAX, Embedder, Prepared, Runtime, SlotUse
-from roost.errors import RoostError
-from roost.testing.stand import Broken, NotApplicable, Stand, require
+from roost.testing.stand import STOP_GRACE_S, NotApplicable, Stand, refusal_of, require
 
 TEXTS = ("the cat sat on the mat", "stock prices fell in London", "x", "漢字 and 😀")
 NEAR = 0.999
 """Of the same input in another company; engines round otherwise then."""
-
-STOP_GRACE_S = 5.0
 
 
 @asynccontextmanager
@@ -26,16 +21,10 @@ async def embedding(stand: Stand) -> AsyncIterator[tuple[Runtime, Embedder]]:
     subject = stand.subject
     if subject.manifest.format == "safetensors" and "embeddings" not in subject.manifest.tasks:
         raise NotApplicable("a folder says how vectors are made of it, and this one does not")
-    options = msgspec.structs.replace(subject.key.options, mode="embed")
-    key = msgspec.structs.replace(subject.key, options=options)
-    settings = msgspec.structs.replace(subject.settings, state_folder="")
-    runtime = await subject.backend.start(key, subject.manifest, settings, lambda _part: None)
-    try:
+    async with stand.in_mode("embed") as runtime:
         require(isinstance(runtime, Embedder), "a runtime of the mode embed is no Embedder")
         assert isinstance(runtime, Embedder)
         yield runtime, runtime
-    finally:
-        await runtime.stop(STOP_GRACE_S)
 
 
 def _likeness(one: Sequence[float], other: Sequence[float]) -> float:
@@ -73,21 +62,12 @@ async def bad_inputs_are_refused(stand: Stand) -> None:
             ([long[: stand.ctx + 1]], "context_length_exceeded"),
         ]
         for batch, reason in batches:
-            found = await _refused(embedder, batch)
+            found = await refusal_of(embedder.embed(batch))
             require(found == reason, f"{batch!s:.60} is refused as {found}")
-        for texts, reason in ((["half \ud83d"], "bad_request"), ([], "bad_request")):
-            with suppress(RoostError):
-                await embedder.tokenize(texts)
-                raise Broken(f"{texts} was taken, which is {reason}")
+        for texts in (["half \ud83d"], []):
+            found = await refusal_of(embedder.tokenize(texts))
+            require(found == "bad_request", f"{texts} is refused as {found}")
         await embedder.embed([long[: stand.ctx]])
-
-
-async def _refused(embedder: Embedder, batch: list[tuple[int, ...]]) -> str:
-    try:
-        await embedder.embed(batch)
-    except RoostError as error:
-        return error.failure.reason
-    return "not at all"
 
 
 async def modes_are_apart(stand: Stand) -> None:
@@ -95,16 +75,13 @@ async def modes_are_apart(stand: Stand) -> None:
     usual = stand.runtime
     require(isinstance(usual, Embedder), "a runtime of this backend is no Embedder")
     assert isinstance(usual, Embedder)
-    require(await _refused(usual, [(1,)]) == "unsupported", "a usual runtime makes vectors")
+    found = await refusal_of(usual.embed([(1,)]))
+    require(found == "unsupported", "a usual runtime makes vectors")
     async with embedding(stand) as (runtime, _):
         request = stand.request("one two ", 4)
         for way in (runtime.prepare(request), _opened(runtime, Prepared(request, (1,), 1))):
-            try:
-                await way
-            except RoostError as error:
-                require(error.failure.reason == "unsupported", f"it says {error.failure.reason}")
-            else:
-                raise Broken("a runtime of the mode embed says texts")
+            found = await refusal_of(way)
+            require(found == "unsupported", f"a text of the mode embed is refused as {found}")
 
 
 async def _opened(runtime: Runtime, prepared: Prepared) -> None:
@@ -123,5 +100,5 @@ async def leaving_leaves_nothing(stand: Stand) -> None:
             asking.cancel()
         await embedder.embed([good])
         await runtime.stop(STOP_GRACE_S)
-        found = await _refused(embedder, [good])
+        found = await refusal_of(embedder.embed([good]))
         require(found == "runtime_died", f"after the end it is refused as {found}")

@@ -5,37 +5,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import msgspec
-
 from roost.backends.base import EMBED_BATCH_MAX, Ranker, Runtime
-from roost.errors import RoostError
-from roost.testing.stand import Broken, NotApplicable, Stand, require
+from roost.testing.stand import STOP_GRACE_S, NotApplicable, Stand, refusal_of, require
 
 QUERY = "cats"
 DOCUMENTS = ("the cat sat on the mat", "stock prices fell in London", "x", "漢字 and 😀")
 NEAR = 1e-3
 """How far the scores of one pair may be apart in another company; engines round otherwise then."""
 
-STOP_GRACE_S = 5.0
-
 
 @asynccontextmanager
 async def ranking(stand: Stand) -> AsyncIterator[tuple[Runtime, Ranker]]:
     """Start a runtime of the mode for scores, and stop it in the end."""
-    subject = stand.subject
-    tasks = subject.manifest.tasks
+    tasks = stand.subject.manifest.tasks
     if tasks and "rerank" not in tasks:
         raise NotApplicable("the model has no part that scores documents")
-    options = msgspec.structs.replace(subject.key.options, mode="rank")
-    key = msgspec.structs.replace(subject.key, options=options)
-    settings = msgspec.structs.replace(subject.settings, state_folder="")
-    runtime = await subject.backend.start(key, subject.manifest, settings, lambda _part: None)
-    try:
+    async with stand.in_mode("rank") as runtime:
         require(isinstance(runtime, Ranker), "a runtime of the mode rank is no Ranker")
         assert isinstance(runtime, Ranker)
         yield runtime, runtime
-    finally:
-        await runtime.stop(STOP_GRACE_S)
 
 
 async def documents_are_scored(stand: Stand) -> None:
@@ -64,25 +52,17 @@ async def bad_documents_are_refused(stand: Stand) -> None:
             *(([mark], "bad_request") for mark in marks),
         ]
         for documents, reason in wrong:
-            found = await _refused(ranker, documents)
+            found = await refusal_of(_scored(ranker, documents))
             require(found == reason, f"{documents!s:.60} is refused as {found}")
         await ranker.rank(QUERY, ["good"])
         request = stand.request("one two ", 4)
-        try:
-            await runtime.prepare(request)
-        except RoostError as error:
-            require(error.failure.reason == "unsupported", f"it says {error.failure.reason}")
-        else:
-            raise Broken("a runtime of the mode rank says texts")
+        found = await refusal_of(runtime.prepare(request))
+        require(found == "unsupported", f"a text of the mode rank is refused as {found}")
         await runtime.stop(STOP_GRACE_S)
-        found = await _refused(ranker, ["good"])
+        found = await refusal_of(_scored(ranker, ["good"]))
         require(found == "runtime_died", f"after the end it is refused as {found}")
 
 
-async def _refused(ranker: Ranker, documents: list[str]) -> str:
-    try:
-        await ranker.pairs(QUERY, documents)
-        await ranker.rank(QUERY, documents)
-    except RoostError as error:
-        return error.failure.reason
-    return "not at all"
+async def _scored(ranker: Ranker, documents: list[str]) -> None:
+    await ranker.pairs(QUERY, documents)
+    await ranker.rank(QUERY, documents)

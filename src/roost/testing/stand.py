@@ -12,7 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import msgspec
+
 from roost.backends.base import Backend, Poured, Prepared, Runtime, SlotUse, StartSettings
+from roost.core.engine import Mode
 from roost.core.events import (
     TERMINAL,
     Delta,
@@ -36,6 +39,7 @@ from roost.core.request import (
 )
 from roost.errors import Failure, RoostError
 
+STOP_GRACE_S = 5.0
 GREEDY = Sampling(temperature=0.0)
 
 
@@ -51,6 +55,15 @@ def require(condition: object, message: str) -> None:
     """Raise `Broken` with this message unless the condition holds."""
     if not condition:
         raise Broken(message)
+
+
+async def refusal_of(asked: Awaitable[object]) -> str:
+    """Give the reason with which something is refused."""
+    try:
+        await asked
+    except RoostError as error:
+        return error.failure.reason
+    return "not at all"
 
 
 @dataclass(frozen=True)
@@ -193,9 +206,9 @@ class Stand:
         prompt = "one two three four five six seven "
         return await self.runtime.prepare(self.request(prompt, 10**6, ignore_eos=True))
 
-    async def heavy(self, part: float = 0.6) -> Prepared:
-        """Prepare a request whose prompt fills this part of the context."""
-        size = int(self.ctx * part)
+    async def heavy(self) -> Prepared:
+        """Prepare a request whose prompt fills more than half of the context."""
+        size = int(self.ctx * 0.6)
         if not self.subject.backend.capabilities.exact_token_count:
             # Without tokens, by a word for each, which is none too long.
             text = "river " * size
@@ -250,6 +263,19 @@ class Stand:
             async for event in events:
                 record.add(event)
         self.check_sums(record, record.finished.usage, prepared)
+
+    @asynccontextmanager
+    async def in_mode(self, mode: Mode) -> AsyncIterator[Runtime]:
+        """Start another runtime of the subject, which is for this, and stop it in the end."""
+        subject = self.subject
+        options = msgspec.structs.replace(subject.key.options, mode=mode)
+        key = msgspec.structs.replace(subject.key, options=options)
+        settings = msgspec.structs.replace(subject.settings, state_folder="")
+        runtime = await subject.backend.start(key, subject.manifest, settings, lambda _part: None)
+        try:
+            yield runtime
+        finally:
+            await runtime.stop(STOP_GRACE_S)
 
     async def refusal(self, request: GenerateRequest) -> Failure:
         """Give the failure with which `prepare` refuses; raises `Broken` where it does not."""
