@@ -155,6 +155,12 @@ def test_a_silent_server_is_left_and_asked_again(hub: Hub, part: Path) -> None:
     assert hub.ranges() == [None, "bytes=100000-"]
 
 
+def test_the_first_wait_is_the_shortest() -> None:
+    """Each is twice as long as the one before, up to a limit; the hub is asked in the same way."""
+    limits = Limits(pause_s=0.5, max_pause_s=3.0)
+    assert [limits.pause_after_s(failures) for failures in (1, 2, 3, 4, 9)] == [0.5, 1, 2, 3, 3]
+
+
 def test_a_server_that_speaks_something_else(part: Path) -> None:
     """An answer that is no HTTP is a broken connection, not a crash."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -63,7 +63,7 @@ def fetch(want: Want, part: Path, limits: Limits, progress: Progress = ignore) -
             failures = 1 if moved else failures + 1
             if failures >= limits.attempts:
                 raise _gave_up(broken, kept=_length(part) > 0) from broken
-        time.sleep(min(limits.pause_s * 2 ** (failures - 1), limits.max_pause_s))
+        time.sleep(limits.pause_after_s(failures))
 
 
 def discard(part: Path) -> None:

@@ -21,7 +21,7 @@ def look(source: HfSource, endpoint: str, token: str | None, limits: Limits) -> 
     why = "it was not tried"
     for attempt in range(limits.attempts):
         if attempt:
-            time.sleep(min(limits.pause_s * 2**attempt, limits.max_pause_s))
+            time.sleep(limits.pause_after_s(attempt))
         try:
             status, body = _ask(url, token, limits)
         except BrokenError as broken:

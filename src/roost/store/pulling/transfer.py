@@ -38,6 +38,10 @@ class Limits(msgspec.Struct, frozen=True):
     redirects: int = 5
     max_bytes: int = 2**41
 
+    def pause_after_s(self, failures: int) -> float:
+        """Say how long to wait after so many failures in a row, 1 or more."""
+        return min(self.pause_s * 2.0 ** (failures - 1), self.max_pause_s)
+
 
 class BrokenError(Exception):
     """The network or the server failed in a way that may pass: try again."""
