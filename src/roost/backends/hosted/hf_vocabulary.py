@@ -7,9 +7,11 @@ needs the bytes of one token, half a character included; they follow from how to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
+
+from roost.text.byte_letters import BYTE_OF
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581"
@@ -60,18 +62,9 @@ def token_bytes(tokenizer: Tokenizer, spelt: Mapping[str, int]) -> dict[int, byt
 
 
 def _of_bytes(spelt: Mapping[str, int]) -> Iterator[tuple[int, bytes]]:
-    bytes_of = {char: byte for byte, char in zip(*_byte_letters(), strict=True)}
     for text, token in spelt.items():
-        known = (bytes((bytes_of[c],)) if c in bytes_of else c.encode() for c in text)
+        known = (bytes((BYTE_OF[c],)) if c in BYTE_OF else c.encode() for c in text)
         yield token, b"".join(known)
-
-
-def _byte_letters() -> tuple[Iterable[int], Iterable[str]]:
-    """Give every byte and the letter that stands for it: itself where that can be seen."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    rest = [byte for byte in range(256) if byte not in set(seen)]
-    letters = [*map(chr, seen), *(chr(256 + number) for number in range(len(rest)))]
-    return [*seen, *rest], letters
 
 
 def _of_pieces(spelt: Mapping[str, int]) -> Iterator[tuple[int, bytes]]:

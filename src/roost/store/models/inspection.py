@@ -6,9 +6,9 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,7 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 CHUNK_BYTES = 2**20
 FIRST_READ_BYTES = 8 * 2**20
+GROWTH = 4
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -38,6 +39,14 @@ class Stamp(msgspec.Struct, frozen=True):
 
     size_bytes: int
     mtime_ns: int
+
+
+class Looked(NamedTuple):
+    """The beginning of a file with all of its header, and the length of the file."""
+
+    head: bytes
+    header: Header
+    size_bytes: int
 
 
 def ignore(_done: int, _total: int | None) -> None:
@@ -63,11 +72,41 @@ def inspect(*paths: Path) -> Facts:
         return facts_of(card)
     if paths[0].name in {CONFIG, GENAI}:
         return read_folder(paths)
-    head, header = _read_header(paths[0])
-    headers = (header, *(_read_header(path)[1] for path in paths[1:]))
+    return facts_in(map(_read_header, paths))[0]
+
+
+def grown_header(read: Callable[[int], tuple[bytes, int]]) -> Looked:
+    """Read as much of a file as its header needs; raises `bad_request` with a verdict.
+
+    `read` gives so many bytes from the beginning, fewer where there are none, and the length of the
+    file.
+    """
+    wanted = FIRST_READ_BYTES
+    while True:
+        head, size = read(wanted)
+        try:
+            return Looked(head, read_header(head, size), size)
+        except RoostError as error:
+            rest = wanted < min(size, ggml.MAX_HEADER_BYTES)
+            if error.failure.message != TRUNCATED or not rest:
+                raise
+        wanted = min(wanted * GROWTH, ggml.MAX_HEADER_BYTES)
+
+
+def facts_in(files: Iterable[Looked]) -> tuple[Facts, int]:
+    """Say what the first file says of the model that lies in all; raises `bad_request`.
+
+    Also how long they are together. Their beginnings are some megabytes each, so only the first
+    one's is kept meanwhile.
+    """
+    head, headers, size_bytes = b"", list[Header](), 0
+    for one in files:
+        head = head or one.head
+        headers.append(one.header)
+        size_bytes += one.size_bytes
     check_shards(headers)
-    weights = sum(one.data_bytes for one in headers)
-    return msgspec.structs.replace(read_facts(head, header), weight_bytes=weights)
+    weights = sum(header.data_bytes for header in headers)
+    return msgspec.structs.replace(read_facts(head, headers[0]), weight_bytes=weights), size_bytes
 
 
 def write_vocabulary(model: Path, path: Path) -> None:
@@ -75,7 +114,8 @@ def write_vocabulary(model: Path, path: Path) -> None:
 
     Raises `bad_request` for a model that has none, and `storage_error`.
     """
-    content = vocabulary_file(*_read_header(model))
+    looked = _read_header(model)
+    content = vocabulary_file(looked.head, looked.header)
     with translated():
         write_atomic(path, content)
 
@@ -109,21 +149,11 @@ def _read_card(path: Path) -> Card | None:
     return read_card(data) if is_card(data) else None
 
 
-def _read_header(path: Path) -> tuple[bytes, Header]:
+def _read_header(path: Path) -> Looked:
     """Read as much of a file as its header needs; raises `bad_request`."""
     size = take_stamp(path).size_bytes
-    wanted = FIRST_READ_BYTES
     with _readable(), path.open("rb") as file:
-        while True:
-            wanted = min(wanted, size, ggml.MAX_HEADER_BYTES)
-            head = os.pread(file.fileno(), wanted, 0)
-            try:
-                return head, read_header(head, size)
-            except RoostError as error:
-                rest = wanted < min(size, ggml.MAX_HEADER_BYTES)
-                if error.failure.message != TRUNCATED or not rest:
-                    raise
-            wanted *= 4
+        return grown_header(lambda wanted: (os.pread(file.fileno(), wanted, 0), size))
 
 
 def digest(path: Path, progress: Progress = ignore) -> str:

@@ -12,6 +12,7 @@ from roost.core.model import Widths
 from roost.errors import RoostError, fail
 from roost.store.models.kv_layers import read_kv_shape
 from roost.text import ggml
+from roost.text.byte_letters import BYTE_OF
 from roost.text.gguf import ArrayRef, Header, Value, read_numbers, read_strings
 
 if TYPE_CHECKING:
@@ -199,14 +200,4 @@ def _longest(tokens: list[bytes], types: Sequence[int | float | bool], vocab: st
 def _mapped_length(token: bytes) -> int:
     """Bytes behind a token of a byte-level vocabulary, which writes each byte as one character."""
     text = token.decode("utf-8", "replace")
-    return sum(1 if char in _BYTE_CHARACTERS else len(char.encode()) for char in text)
-
-
-def _byte_characters() -> frozenset[str]:
-    """The 256 characters that stand for bytes: printable Latin-1 itself, the rest from U+0100."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    shifted = range(0x100, 0x100 + 256 - len(printable))
-    return frozenset(chr(code) for code in [*printable, *shifted])
-
-
-_BYTE_CHARACTERS = _byte_characters()
+    return sum(1 if char in BYTE_OF else len(char.encode()) for char in text)

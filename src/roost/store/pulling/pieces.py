@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 from roost.errors import RoostError, fail
+from roost.store.pulling.sources import plain_name
 
 PIECES_MAX = 64
 SUMS = "SHA256SUMS"
@@ -31,7 +32,7 @@ def pieces_of(package: str, requires: Iterable[str]) -> tuple[str, ...]:
         found = _REQUIRED.fullmatch(text)
         if found is None:
             continue
-        name = re.sub(r"[-_.]+", "-", found[1]).lower()
+        name = plain_name(found[1])
         number = name.removeprefix(f"{package}-part")
         if number != name and number.isdecimal() and len(number) <= 4:
             numbered[int(number)] = f"{name}=={found[2]}"

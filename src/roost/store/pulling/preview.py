@@ -6,27 +6,21 @@ Headers are judged as those of installed files are; nothing is kept.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from roost.errors import RoostError, fail
+from roost.errors import fail
 from roost.store.models.describing import described_as
-from roost.store.models.inspection import FIRST_READ_BYTES
-from roost.store.models.parts import check_shards
-from roost.store.models.vocabulary import read_facts
+from roost.store.models.inspection import facts_in, grown_header
 from roost.store.pulling.hub import look
 from roost.store.pulling.pull import files_of
 from roost.store.pulling.sources import HfSource
 from roost.store.pulling.transfer import BrokenError, get
-from roost.text import ggml
-from roost.text.gguf import TRUNCATED, Header, read_header
 
 if TYPE_CHECKING:
     from roost.core.model import Manifest
     from roost.store.pulling.pull import PullSettings
 
-GROWTH = 4
 _SPAN = re.compile(r"bytes 0-\d+/(\d{1,15})")
 
 
@@ -38,31 +32,15 @@ def preview_hub(source: HfSource, file: str, settings: PullSettings) -> Manifest
     revision = listing.revision if listing else "main"
     urls = [source.beside(one).url(settings.hub_endpoint, revision) for one in files]
     try:
-        looked = [_header(url, settings) for url in urls]
+        facts, size_bytes = facts_in(
+            grown_header(partial(_beginning, settings, url)) for url in urls
+        )
     except BrokenError as broken:
         raise fail("upstream_error", f"The hub cannot be asked: {broken}. Try later.") from broken
-    headers = [header for _, header, _ in looked]
-    check_shards(headers)
-    weights = sum(header.data_bytes for header in headers)
-    facts = msgspec.structs.replace(read_facts(looked[0][0], headers[0]), weight_bytes=weights)
-    return described_as(files[0].rpartition("/")[2], facts, sum(size for _, _, size in looked))
+    return described_as(files[0].rpartition("/")[2], facts, size_bytes)
 
 
-def _header(url: str, settings: PullSettings) -> tuple[bytes, Header, int]:
-    """Fetch as much of a file as its header needs; returns that, and the length of the file."""
-    wanted = FIRST_READ_BYTES
-    while True:
-        head, size = _beginning(url, wanted, settings)
-        try:
-            return head, read_header(head, size), size
-        except RoostError as error:
-            more = len(head) < min(size, ggml.MAX_HEADER_BYTES)
-            if error.failure.message != TRUNCATED or not more:
-                raise
-        wanted = min(wanted * GROWTH, ggml.MAX_HEADER_BYTES)
-
-
-def _beginning(url: str, wanted: int, settings: PullSettings) -> tuple[bytes, int]:
+def _beginning(settings: PullSettings, url: str, wanted: int) -> tuple[bytes, int]:
     """Read the first bytes of a file, from servers that know ranges and from those that do not."""
     asked = {"Range": f"bytes=0-{wanted - 1}"}
     with get(url, asked, settings.hub_token, settings.limits) as reply:

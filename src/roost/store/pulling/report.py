@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from roost.errors import RoostError, fail
+from roost.store.pulling.sources import plain_name
 
 MAX_LICENCE_CHARACTERS = 120
 MAX_QUOTE_CHARACTERS = 200
@@ -72,17 +73,12 @@ def read_report(raw: bytes, names: Sequence[str]) -> tuple[Wheel, ...]:
         items = msgspec.json.decode(raw, type=_Report).install
     except msgspec.MsgspecError as error:
         raise fail("upstream_error", "pip's report cannot be read. Update pip.") from error
-    found = {_plain(item.metadata.name): item for item in items}
-    wanted = [_plain(name) for name in names]
+    found = {plain_name(item.metadata.name): item for item in items}
+    wanted = [plain_name(name) for name in names]
     if len(items) != len(wanted) or found.keys() != set(wanted):
         text = "pip's report does not name what it was asked for. Update pip."
         raise fail("upstream_error", text)
     return tuple(_wheel(found[name]) for name in wanted)
-
-
-def _plain(name: str) -> str:
-    """Write a package's name as indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _wheel(item: _Item) -> Wheel:

