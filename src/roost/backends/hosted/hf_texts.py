@@ -7,6 +7,29 @@ import msgspec
 from roost.backends.hosted.hf_vocabulary import Tokenizer, token_bytes
 
 
+class _Pair:
+    """A tokeniser twice: one that knows `special` tokens in a text, one to which it is all text."""
+
+    def __init__(self, described: str) -> None:
+        from tokenizers import Tokenizer as Fast
+
+        try:
+            self.special, self.plain = Fast.from_str(described), Fast.from_str(described)
+        except Exception as error:
+            # The library raises nothing narrower.
+            raise ValueError("The model's tokeniser is none that can be read.") from error
+        self.plain.encode_special_tokens = True
+        for one in (self.special, self.plain):
+            one.no_padding()
+            one.no_truncation()
+
+    def tokenize(self, piece: str, *, special: bool) -> list[int]:
+        """Tokenise a piece and add nothing."""
+        fast = self.special if special else self.plain
+        ids: list[int] = fast.encode(piece, add_special_tokens=False).ids
+        return ids
+
+
 class Texts:
     """The tokeniser: texts to tokens with special ones or without, and tokens to bytes.
 
@@ -16,23 +39,13 @@ class Texts:
     """
 
     def __init__(self, described: str, bos: tuple[int, ...] | None = None) -> None:
-        from tokenizers import Tokenizer as Fast
-
-        try:
-            self._special, self._plain = Fast.from_str(described), Fast.from_str(described)
-        except Exception as error:
-            # The library raises nothing narrower.
-            raise ValueError("The model's tokeniser is none that can be read.") from error
-        self._plain.encode_special_tokens = True
-        for one in (self._special, self._plain):
-            one.no_padding()
-            one.no_truncation()
+        self._pair = _Pair(described)
         told = msgspec.json.decode(described, type=Tokenizer)
         try:
-            self.bytes_of = token_bytes(told, self._special.get_vocab(with_added_tokens=False))
+            self.bytes_of = token_bytes(told, self._pair.special.get_vocab(with_added_tokens=False))
         except ValueError as error:
             raise ValueError(f"The model has {error}, which cannot be streamed.") from None
-        self.bos = tuple(self._special.encode("").ids[:1]) if bos is None else bos
+        self.bos = tuple(self._pair.special.encode("").ids[:1]) if bos is None else bos
 
     @property
     def longest_bytes(self) -> int:
@@ -45,9 +58,7 @@ class Texts:
 
     def tokenize(self, piece: str, *, special: bool) -> list[int]:
         """Tokenise a piece and add nothing."""
-        fast = self._special if special else self._plain
-        ids: list[int] = fast.encode(piece, add_special_tokens=False).ids
-        return ids
+        return self._pair.tokenize(piece, special=special)
 
 
 class Framed:
@@ -57,27 +68,15 @@ class Framed:
     """
 
     def __init__(self, described: str) -> None:
-        from tokenizers import Tokenizer as Fast
-
-        try:
-            self._special, self._plain = Fast.from_str(described), Fast.from_str(described)
-        except Exception as error:
-            # The library raises nothing narrower.
-            raise ValueError("The model's tokeniser is none that can be read.") from error
-        self._plain.encode_special_tokens = True
-        for one in (self._special, self._plain):
-            one.no_padding()
-            one.no_truncation()
+        self._pair = _Pair(described)
         self.before, self.behind = self._around()
 
     def tokenize(self, piece: str, *, special: bool) -> list[int]:
         """Tokenise a piece and add nothing."""
-        fast = self._special if special else self._plain
-        ids: list[int] = fast.encode(piece, add_special_tokens=False).ids
-        return ids
+        return self._pair.tokenize(piece, special=special)
 
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        whole, inner = self._plain.encode("a").ids, self.tokenize("a", special=False)
+        whole, inner = self._pair.plain.encode("a").ids, self.tokenize("a", special=False)
         for at in range(len(whole) - len(inner) + 1):
             if whole[at : at + len(inner)] == inner:
                 return tuple(whole[:at]), tuple(whole[at + len(inner) :])

@@ -2,7 +2,7 @@
 
 A library in the node's own process would take the node along when it crashes, hangs or runs out of
 memory. Behind a socket it is a runtime like any other, and adding one means writing what happens in
-the child (`host_engine`) and a `Library` that says how it is called.
+the child (`engine`) and a `Library` that says how it is called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SHELL: from a program that speaks the words of `host_frames` to a runtime, or to nothing."""
+"""SHELL: from a program that speaks the words of `frames` to a runtime, or to nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SHELL: a process that holds a model and speaks the words of `host_frames`, as a runtime."""
+"""SHELL: a process that holds a model and speaks the words of `frames`, as a runtime."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Speaker(NamedTuple):
 
 
 def steps(job: Run, held: Held, speaker: Speaker) -> Running:
-    """Compute the prompt, then speak; see `host_engine.Engine.run`."""
+    """Compute the prompt, then speak; see `engine.Engine.run`."""
     yield Began(job.run, _kept(job, held))
     logits = None
     for part in _parts(job, len(held.tokens), speaker.batch):

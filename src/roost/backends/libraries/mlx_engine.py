@@ -85,16 +85,16 @@ class MlxEngine:
         self.loaded = Loaded(ctx, config.vocab_size, texts.bos, texts.longest_bytes, build)
 
     def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
-        """Tokenise a piece; see `host_engine.Engine`."""
+        """Tokenise a piece; see `engine.Engine`."""
         return self._speaker.texts.tokenize(piece, special=special)
 
     def run(self, job: Run) -> Running:
-        """Compute the prompt, then speak; see `host_engine.Engine`."""
+        """Compute the prompt, then speak; see `engine.Engine`."""
         return steps(job, self._slots[job.slot], self._speaker)
 
 
 def load(order: Load, on_progress: Callable[[float], None]) -> MlxEngine:
-    """Load a folder; see `host_engine.Loader`. Memory tells how far it is while it is read."""
+    """Load a folder; see `engine.Loader`. Memory tells how far it is while it is read."""
     import mlx.core as mx
     from mlx_lm.utils import load_model
 

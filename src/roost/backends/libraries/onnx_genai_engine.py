@@ -114,16 +114,16 @@ class OnnxGenaiEngine:
         self.loaded = Loaded(ctx, told.model.vocab_size, texts.bos, texts.longest_bytes, build)
 
     def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
-        """Tokenise a piece; see `host_engine.Engine`."""
+        """Tokenise a piece; see `engine.Engine`."""
         return self._speaker.texts.tokenize(piece, special=special)
 
     def run(self, job: Run) -> Running:
-        """Compute the prompt, then speak; see `host_engine.Engine`."""
+        """Compute the prompt, then speak; see `engine.Engine`."""
         return steps(job, self._slots[job.slot], self._speaker)
 
 
 def load(order: Load, on_progress: Callable[[float], None]) -> OnnxGenaiEngine:
-    """Load a folder; see `host_engine.Loader`."""
+    """Load a folder; see `engine.Loader`."""
     on_progress(0.05)
     try:
         model, told = _model(order, SHARING)
@@ -140,7 +140,7 @@ def load(order: Load, on_progress: Callable[[float], None]) -> OnnxGenaiEngine:
 
 
 def bare(order: Load) -> Bare:
-    """Load a folder for the library's own loop; see `host_engine.Bare`."""
+    """Load a folder for the library's own loop; see `engine.Bare`."""
     import onnxruntime_genai as library
 
     model, _ = _model(order)

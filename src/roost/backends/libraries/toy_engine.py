@@ -107,7 +107,7 @@ class ToyEngine:
         self._hoard = [bytearray(model.hog_bytes)]
 
     def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
-        """Give bytes, and special tokens where they are wanted; see `host_engine.Engine`."""
+        """Give bytes, and special tokens where they are wanted; see `engine.Engine`."""
         at = 0
         for found in _SPLIT.finditer(piece) if special else ():
             yield from piece[at : found.start()].encode()
@@ -116,14 +116,14 @@ class ToyEngine:
         yield from piece[at:].encode()
 
     def embed(self, batch: Sequence[Sequence[int]]) -> tuple[int, bytes]:
-        """Make vectors near where texts have the same bytes; see `host_engine.VectorEngine`."""
+        """Make vectors near where texts have the same bytes; see `engine.VectorEngine`."""
         self._fail(len(batch))
         time.sleep(sum(map(len, batch)) * self._model.prefill_ms / 1000)
         vectors = [vector(tuple(one)) for one in batch]
         return len(vectors[0]), packed(vectors)
 
     def run(self, job: Run) -> Running:
-        """Compute the prompt, then speak; see `host_engine.Engine`."""
+        """Compute the prompt, then speak; see `engine.Engine`."""
         held = self._slots[job.slot].tokens if job.reuse else []
         pairs = zip(held, job.tokens[:-1], strict=False)
         common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -172,7 +172,7 @@ class ToyEngine:
 
 
 def load(order: Load, on_progress: Callable[[float], None]) -> ToyEngine:
-    """Load a model from its JSON file; see `host_engine.Loader`."""
+    """Load a model from its JSON file; see `engine.Loader`."""
     try:
         model = msgspec.json.decode(Path(order.path).read_bytes(), type=Model)
     except (OSError, msgspec.DecodeError):

@@ -100,11 +100,11 @@ class TransformersEngine:
         )
 
     def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
-        """Tokenise a piece; see `host_engine.Engine`."""
+        """Tokenise a piece; see `engine.Engine`."""
         return self._speaker.texts.tokenize(piece, special=special)
 
     def run(self, job: Run) -> Running:
-        """Compute the prompt, then speak; see `host_engine.Engine`."""
+        """Compute the prompt, then speak; see `engine.Engine`."""
         return steps(job, self._slots[job.slot], self._speaker)
 
 
@@ -120,11 +120,11 @@ class TransformersVectors:
         self.loaded = loaded
 
     def tokenize(self, piece: str, *, special: bool) -> Iterable[int]:
-        """Tokenise a piece; see `host_engine.VectorEngine`."""
+        """Tokenise a piece; see `engine.VectorEngine`."""
         return self._texts.tokenize(piece, special=special)
 
     def embed(self, batch: Sequence[Sequence[int]]) -> tuple[int, bytes]:
-        """Make vectors; see `host_engine.VectorEngine`."""
+        """Make vectors; see `engine.VectorEngine`."""
         import torch
 
         longest = max(map(len, batch))
@@ -156,7 +156,7 @@ def _pooled(states: torch.Tensor, mask: torch.Tensor, pooling: Pooling) -> torch
 def load(
     order: Load, on_progress: Callable[[float], None]
 ) -> TransformersEngine | TransformersVectors:
-    """Load a folder; see `host_engine.Loader`. Memory tells how far it is while it is read."""
+    """Load a folder; see `engine.Loader`. Memory tells how far it is while it is read."""
     on_progress(0.05)
     model, tokenizer = _model(order)
     on_progress(0.9)
@@ -165,7 +165,7 @@ def load(
 
 
 def bare(order: Load) -> Bare:
-    """Load a folder for the library's own loop; see `host_engine.Bare`."""
+    """Load a folder for the library's own loop; see `engine.Bare`."""
     import torch
 
     model, _ = _model(order)

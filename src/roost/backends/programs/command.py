@@ -1,8 +1,8 @@
 """SHELL: the backend `command`: a program of somebody else's that serves a model.
 
-It is told and tells, as lines of JSON on its standard input and output, the words of `host_frames`;
-docs/runners.md describes them for those who write one. Everything else is as for a hosted library:
-its own process, its limits, its end.
+It is told and tells, as lines of JSON on its standard input and output, the words of
+`hosted.frames`; docs/runners.md describes them for those who write one. Everything else is as for a
+hosted library: its own process, its limits, its end.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ Until then the stream is `seating`, its slot `moving`, and others are seated bes
 goes wrong with a file costs the cache and never the request: the stream runs all the same. A stream
 that quits meanwhile leaves a slot that is free when the move has been answered.
 
-What several streams begin with is computed once (`node.sharing`). Who computes it first steps back
-as soon as its prompt is in the slot, says nothing, and runs again once the slot has been copied;
-the others' slots are filled from the copy. Where slots cannot be copied, the others wait for that
-very slot.
+What several streams begin with is computed once (`node.states.sharing`). Who computes it first
+steps back as soon as its prompt is in the slot, says nothing, and runs again once the slot has been
+copied; the others' slots are filled from the copy. Where slots cannot be copied, the others wait
+for that very slot.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def journey(traffic: Traffic, dice: Random) -> Journey | None:
 
 
 class Reel:
-    """Between a relay and the connection of the moment, as `gateway.reel` in production."""
+    """Between a relay and the connection of the moment, as `gateway.replay.reel` in production."""
 
     def __init__(self, world: World, front: Front, request: RequestId, log: StreamLog) -> None:
         self.log = log
