@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from roost.core.ids import ModelId, NodeId, RequestId
@@ -84,6 +85,20 @@ def test_a_full_model_does_not_block_another() -> None:
     assert dispatched(fleet.ask("m2")) == []
     assert dispatched(fleet.ask("n1", "n")) == [("n1", "a")]
     assert fleet.machine.statistics().waiting_by_model == {MODEL: 1}
+
+
+def test_what_a_model_is_for_is_asked_of_whoever_joins_later() -> None:
+    """A node whose model of that name makes vectors gets no chat, and no other one vectors."""
+    fleet = Fleet()
+    fleet.join("a", report=status(offer(slots=1)))
+    fleet.ask("r1")
+    assert dispatched(fleet.ask("r2")) == []
+    embedder = msgspec.structs.replace(offer(slots=1), mode="embed")
+    assert dispatched(fleet.join("b", report=status(embedder))) == []
+    assert dispatched(fleet.finish("r1")) == [("r2", "a")]
+    fleet.leave("b")
+    fleet.join("b", report=status(offer(slots=1)))
+    assert dispatched(fleet.ask("r3")) == [("r3", "b")]
 
 
 def test_positions_are_told_again_when_they_change() -> None:

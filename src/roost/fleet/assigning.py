@@ -94,8 +94,9 @@ class Assigner:
         if unfit:
             field = field.only(lambda one: one.node not in unfit)
         mode = call.terms.mode
-        if mode != "generate":
-            # Who joins later may be of a release that cannot even read what is asked.
+        if mode != "generate" or call.model in registry.wordless:
+            # Who joins later may have another model of that name, or be of a release that cannot
+            # even read what is asked.
             field = field.only(lambda one: registry.mode(one.node, call.model) == mode)
         if not call.resumes_at:
             return field

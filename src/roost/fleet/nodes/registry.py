@@ -8,6 +8,7 @@ from "nobody ever had it".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from roost.core.engine import Mode
@@ -79,12 +80,14 @@ def number(name: bytes) -> int:
 
 
 class Registry:
-    """All nodes, linked and remembered."""
+    """All nodes, linked and remembered; `wordless` models are not for text on some of them."""
 
     def __init__(self, settings: FleetSettings) -> None:
         self._settings = settings
         self._nodes: dict[NodeId, Node] = {}
         self._narrow: set[NodeId] = set()
+        self._wordless: dict[NodeId, frozenset[ModelId]] = {}
+        self.wordless: frozenset[ModelId] = frozenset()
         self._forgotten: list[NodeId] = []
         # Counts the changes of what linked nodes offer.
         self.offered = 0
@@ -158,7 +161,18 @@ class Registry:
             self._narrow.add(node)
         else:
             self._narrow.discard(node)
+        self._note_wordless(node, {o.model for o in status.models if o.mode != "generate"})
         return True
+
+    def _note_wordless(self, node: NodeId, models: Iterable[ModelId]) -> None:
+        there = frozenset(models)
+        if there == self._wordless.get(node, frozenset()):
+            return
+        if there:
+            self._wordless[node] = there
+        else:
+            del self._wordless[node]
+        self.wordless = frozenset[ModelId]().union(*self._wordless.values())
 
     def heard(self, node: NodeId, now: float) -> bool:
         """Anything came; True if the node had been silent for too long and is thereby usable again.
@@ -271,4 +285,5 @@ class Registry:
         for record in dead[: max(0, len(dead) - self._settings.remembered_nodes)]:
             del self._nodes[record.id]
             self._narrow.discard(record.id)
+            self._note_wordless(record.id, ())
             self._forgotten.append(record.id)
