@@ -18,6 +18,7 @@ from roost.sim.claims import room as room_claims
 from roost.sim.claims import sharing as share_claims
 from roost.sim.claims import shortening as short_claims
 from roost.sim.claims import staying as stay_claims
+from roost.sim.claims import vectors as vector_claims
 from roost.sim.claims.checkers import CHECKERS, check
 from roost.sim.history import History, Rest
 from roost.sim.node_facts import Ownership, Run, Trouble
@@ -394,7 +395,7 @@ def test_every_checker_is_exercised_here() -> None:
     elsewhere |= {name for name, _, _ in (*aside_claims.CLAIMS, *home_claims.CLAIMS)}
     elsewhere |= {name for name, _, _ in (*short_claims.CLAIMS, *leave_claims.CLAIMS)}
     elsewhere |= {name for name, _, _ in (*share_claims.CLAIMS, *stay_claims.CLAIMS)}
-    elsewhere |= {name for name, _, _ in allowance_claims.CLAIMS}
+    elsewhere |= {name for name, _, _ in (*allowance_claims.CLAIMS, *vector_claims.CLAIMS)}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
 

@@ -14,9 +14,10 @@ from zlib import crc32
 from roost.backends.base import Prepared, SlotUse
 from roost.core.events import Delta, Finished, FinishReason, PrefillProgress, Started, StreamEvent
 from roost.core.events import Usage as Spent
-from roost.core.request import ChatPrompt, GenerateRequest
+from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt
 from roost.errors import Failure
 from roost.node.effects import StreamKey
+from roost.sim import vectors
 from roost.sim.costs import Costs
 from roost.sim.world import Process, World
 
@@ -25,10 +26,13 @@ DIED = Failure("runtime_died", "The runtime ended.")
 
 def prompt_tokens(request: GenerateRequest) -> tuple[int, ...]:
     """Render and tokenise: one token for each role and each word."""
-    assert isinstance(request.prompt, ChatPrompt)
+    prompt = request.prompt
+    if isinstance(prompt, TextPrompt):
+        return tuple(map(crc32, prompt.text.encode().split()))
+    assert isinstance(prompt, ChatPrompt)
     words = [
         word
-        for message in request.prompt.messages
+        for message in prompt.messages
         for word in (b"<%b>" % message.role.encode(), *message.content.encode().split())
     ]
     return tuple(map(crc32, words))
@@ -73,6 +77,7 @@ class _Stream:
         self.prepared = prepared
         self.slot = slot
         self.pieces = pieces
+        self.vectors = vectors.made_of(prepared.request)
         self.cached = 0
         self.prefilled = 0
         self.said = 0
@@ -96,10 +101,12 @@ class Engine(Process):
     def open(self, key: StreamKey, prepared: Prepared, use: SlotUse) -> None:
         """Run a request on a slot."""
         assert all(s.slot != use.slot for s in self.streams.values()), "one stream on one slot"
-        stream = _Stream(key, prepared, use.slot, rest_of(prepared.request, self._weights))
+        speaks = not prepared.inputs
+        pieces = rest_of(prepared.request, self._weights) if speaks else []
+        stream = _Stream(key, prepared, use.slot, pieces)
         held = self._kv.get(use.slot, ()) if use.reuse else ()
         # The last token is always computed anew: its logits are what the answer begins with.
-        stream.cached = min(_common(held, prepared.tokens), len(prepared.tokens) - 1)
+        stream.cached = min(_common(held, prepared.tokens), max(0, len(prepared.tokens) - 1))
         stream.prefilled = stream.cached
         self._kv[use.slot] = ()
         self.streams[key] = stream
@@ -132,13 +139,13 @@ class Engine(Process):
 
     def _begin(self, stream: _Stream) -> None:
         if not stream.ended:
-            self.emit(stream.key, Started(len(stream.prepared.tokens), stream.cached, stream.slot))
+            self.emit(stream.key, Started(_size(stream.prepared), stream.cached, stream.slot))
             self._next(stream)
 
     def _next(self, stream: _Stream) -> None:
         left = len(stream.prepared.tokens) - stream.prefilled
-        if left:
-            delay_s = self.costs.prefill_s(min(left, self.costs.batch))
+        if left or stream.vectors:
+            delay_s = self.costs.prefill_s(min(left or self.costs.batch, self.costs.batch))
         else:
             delay_s = self.costs.step_s(len(self.streams))
         self.after(delay_s, lambda: self._step(stream))
@@ -153,6 +160,9 @@ class Engine(Process):
         if stream.prefilled < total:
             stream.prefilled = min(total, stream.prefilled + self.costs.batch)
             self.emit(stream.key, PrefillProgress(stream.prefilled, total))
+            self._next(stream)
+        elif stream.vectors:
+            self.emit(stream.key, stream.vectors.pop(0))
             self._next(stream)
         elif stream.said < len(stream.pieces):
             piece = stream.pieces[stream.said]
@@ -169,7 +179,7 @@ class Engine(Process):
         request = stream.prepared.request
         complete = len(request.said) + stream.said == request.max_tokens
         reason: FinishReason = "length" if complete else "stop"
-        usage = Spent(len(stream.prepared.tokens), stream.cached, stream.said)
+        usage = Spent(_size(stream.prepared), stream.cached, stream.said)
         self.emit(stream.key, Finished(reason, usage))
         self.after(self.costs.stop_s, lambda: self._close(stream))
 
@@ -184,6 +194,10 @@ class Engine(Process):
             tokens += (crc32(b"<assistant>"), *said)
         self._kv[stream.slot] = tokens
         self.closed(stream.key, None)
+
+
+def _size(prepared: Prepared) -> int:
+    return len(prepared.tokens) + sum(map(len, prepared.inputs))
 
 
 def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:

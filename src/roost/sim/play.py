@@ -246,6 +246,7 @@ def _specs(scenario: Scenario) -> list[WorkerSpec]:
             ModelOffer(
                 *(ModelId(m), machines.slots, machines.ctx),
                 digest=machines.weights,
+                mode=machines.modes.get(m, "generate"),
                 size_bytes=size_bytes,
                 backend=HOSTED if machines.kept >= 0 else "",
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from roost.core.engine import Mode
 from roost.core.events import Usage
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
@@ -32,6 +33,7 @@ class Opened:
     `loads` says that it had to load the model, at the cost of the runtimes in `evicts`, while so
     many other nodes had `runtimes` of it, ready or under way; `roomy` were nodes without one that
     had room.
+    `mode` is what the node had said its model is for.
     `home_tokens` are what its home was believed to hold, `label` and `lost_tokens` what its client
     is told of that.
     `lost_after_s` is how long the node had been silent when the request was taken away from it,
@@ -65,6 +67,7 @@ class Opened:
     resumes_at: int = 0
     heard: int = 0
     digest: str = ""
+    mode: Mode | None = None
     home_tokens: int = 0
     label: str = ""
     lost_tokens: int = 0
@@ -79,7 +82,8 @@ class Trace:
     `told_unkept` that its end was told before it was `kept`. `dropped` counts pieces of text,
     `marks` those between which somebody else went on. The gateway's `own` are asked by no client.
     Of all summaries there were so many when its past was put together. `moves` is the conversation
-    that such a one computes anew, because its node is being left.
+    that such a one computes anew, because its node is being left. `mode` is what is asked for: of
+    vectors and scores each is a piece of its text.
     """
 
     request: RequestId
@@ -124,6 +128,7 @@ class Trace:
     moves: bytes | None = None
     own: bool = False
     summaries: int = 0
+    mode: Mode = "generate"
 
     @property
     def stays(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from roost.core.allowance import Allowance
+from roost.core.engine import Mode
 from roost.fleet.conversations.compacting import CompactionSettings
 from roost.fleet.conversations.registry import ConversationSettings
 from roost.fleet.line.allowances import AllowanceSettings
@@ -70,6 +71,8 @@ class OrderTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` equal machines; `slower` is how many times slower than `costs` they compute.
 
+    Models are for text, but for those of which `modes` says something else.
+
     Machines of other `weights` have another model under the same name. At most `max_runtimes` are
     resident at once, 0 for any number. With `kept` at 0 or more, their models have one backend,
     which keeps so many. The rest is as in `RoomSettings`, `StaySettings` and `PaceSettings`.
@@ -77,6 +80,7 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     count: int = 2
     models: tuple[str, ...] = ("m",)
+    modes: dict[str, Mode] = {}
     slots: int = 2
     ctx: int = 4096
     max_in_flight: int | None = None
@@ -110,6 +114,7 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `wander` is the share of streams whose clients lose their connection after each `wander_s` and
     come back after `away_s`.
     `insist` is the share of later turns that require the KV of the turn before.
+    Of a model that is not for text, vectors or scores of `inputs` texts are asked, once.
     `named` is the share of conversations whose past the gateway keeps; of their turns a share
     `hasty` is followed by the next one before its answer has come.
     """
@@ -147,6 +152,7 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     away_s: Span = (0.0, 3.0)
     replay: float = 0.0
     insist: float = 0.0
+    inputs: Count = (1, 12)
     named: float = 0.0
     hasty: float = 0.0
     hasty_s: Span = (0.0, 1.0)
@@ -191,3 +197,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def models(self) -> tuple[str, ...]:
         """Every model that any machine has, by name."""
         return tuple(sorted({model for one in self.machines for model in one.models}))
+
+    def modes(self, model: str) -> tuple[Mode, ...]:
+        """What this model is for, on one machine or another."""
+        having = (one.modes for one in self.machines if model in one.models)
+        return tuple(sorted({modes.get(model, "generate") for modes in having}))

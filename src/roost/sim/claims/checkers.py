@@ -24,6 +24,7 @@ from roost.sim.claims import sharing as share_claims
 from roost.sim.claims import shortening as short_claims
 from roost.sim.claims import staying as stay_claims
 from roost.sim.claims import talks as talk_claims
+from roost.sim.claims import vectors as vector_claims
 from roost.sim.history import History
 from roost.sim.request_facts import Trace
 
@@ -401,5 +402,5 @@ CHECKERS = (
     *(Checker(*claim) for claim in (*aside_claims.CLAIMS, *home_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*room_claims.CLAIMS, *short_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*share_claims.CLAIMS, *stay_claims.CLAIMS)),
-    *(Checker(*claim) for claim in allowance_claims.CLAIMS),
+    *(Checker(*claim) for claim in (*allowance_claims.CLAIMS, *vector_claims.CLAIMS)),
 )

@@ -67,6 +67,8 @@ def usage_adds_up(history: History) -> Iterator[str]:
             continue
         # What was dropped has been computed: it is part of what the answer took.
         sent = len(trace.oracle) if trace.dropped else len(trace.text.split())
+        # Vectors are no tokens.
+        sent *= trace.mode == "generate"
         if (told.prompt_tokens, told.completion_tokens) != (trace.prompt_tokens, sent):
             yield (
                 f"{trace.request} was told {told.prompt_tokens} + {told.completion_tokens} tokens, "

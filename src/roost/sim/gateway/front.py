@@ -14,9 +14,10 @@ import msgspec
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent
 from roost.core.fence import Epoch, Fence
 from roost.core.ids import ConversationKey, NodeId, RequestId, StreamId
-from roost.core.request import Continuation, GenerateRequest, Terms
+from roost.core.request import Continuation, GenerateRequest, Terms, mode_for
 from roost.core.snapshots import NodeStatus
 from roost.errors import Failure
+from roost.fleet.choice.abilities import Abilities
 from roost.fleet.effects import (
     Answer,
     Disconnect,
@@ -74,7 +75,7 @@ class Front:
         parts, before = self._parts, self.talks if self._lives else None
         self._lives += 1
         self.process = Process(self._world, f"gateway/{self._lives}")
-        self.coordinator = parts.coordinator()
+        self.coordinator, self._abilities = parts.coordinator(), Abilities()
         self.links = Switchboard(self.process, self._ledger, self)
         self._alarm = Alarm(self.process, self._tick)
         self.talks: Talks = parts.talks(self.process, parts.talk_parts(), self._ledger, self)
@@ -138,6 +139,12 @@ class Front:
     ) -> None:
         """What a request asks for is complete: let the coordinator decide about it."""
         turn = self.turns[request]
+        judged = self._abilities.judge(asked)
+        if judged.failure is not None:
+            self.refuse(request, judged.failure)
+            return
+        mode = mode_for(asked.prompt)
+        terms = msgspec.structs.replace(terms, unfit=judged.unfit, mode=mode)
         turn.request, turn.terms = asked, terms
         self._feed(self.coordinator.on_request(terms, asked.model, self._world.now, said))
         self._ledger.admitted()
@@ -197,10 +204,12 @@ class Front:
     def on_status(self, node: NodeId, message: Status) -> None:
         """A node reports."""
         now = self._world.now
+        self._abilities.on_report(node, message.status)
         self._feed(self.coordinator.on_node_status(node, message.seq, message.status, now))
 
     def on_left(self, node: NodeId) -> None:
         """A node's line is gone."""
+        self._abilities.on_left(node)
         self._feed(self.coordinator.on_node_left(node, self._world.now))
 
     def on_stream(self, line: Line, message: AboutStream) -> None:

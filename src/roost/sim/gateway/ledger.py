@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roost.core.events import Delta, Finished, Started, StreamEvent
+from roost.core.engine import Mode
+from roost.core.events import Delta, Finished, Started, StreamEvent, Vectors
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.request import ChatPrompt, GenerateRequest
 from roost.core.snapshots import NodeStatus
@@ -13,6 +14,7 @@ from roost.fleet.choice.homecoming import found, lost_tokens
 from roost.fleet.conversations.compaction_effects import Told
 from roost.fleet.effects import Dispatch, Report
 from roost.fleet.streams.relay_effects import Mark
+from roost.sim import vectors
 from roost.sim.compute import answer_of, prompt_tokens
 from roost.sim.gateway.sight import Sight
 from roost.sim.history import History
@@ -217,13 +219,14 @@ class Ledger:
 
     def look(self) -> None:
         """The gateway has done what it wants to do for now: nobody may wait beside a free place."""
-        idle: dict[ModelId, NodeId | None] = {}
+        idle: dict[tuple[ModelId, Mode], NodeId | None] = {}
         for request in self._fresh:
             trace = self.history.traces[request]
-            if trace.model not in idle:
-                idle[trace.model] = self._sight.idle(trace.model)
+            asked = trace.model, trace.mode
+            if asked not in idle:
+                idle[asked] = self._sight.idle(*asked)
             if trace.overlooked is None:
-                trace.overlooked = idle[trace.model]
+                trace.overlooked = idle[asked]
 
     def wanted(self, node: NodeId, model: ModelId) -> None:
         """A node was asked to load a model."""
@@ -241,7 +244,8 @@ class Ledger:
     def dispatched(self, effect: Dispatch, model: ModelId, life: int) -> None:
         """A request was given to a node: note how that node looked from outside."""
         sight, node = self._sight, effect.node
-        tie = sight.tie(effect, model)
+        trace = self.history.traces[effect.request]
+        tie = sight.tie(effect, model, trace.mode)
         outlooks = sight.outlooks(model)
         loads = outlooks.pop(node, None) == "cold"
         rivals = [other for other, one in outlooks.items() if one == "cold"]
@@ -268,9 +272,9 @@ class Ledger:
             life=life,
             resumes_at=effect.resumes_at,
             digest=sight.digest(node, model),
+            mode=sight.mode(node, model),
             home_tokens=effect.home_tokens,
         )
-        trace = self.history.traces[effect.request]
         opened.heard = trace.heard
         if trace.retries:
             self._bereaved[effect.request, effect.attempt] = effect.node
@@ -313,6 +317,8 @@ class Ledger:
             if isinstance(event, Delta):
                 trace.text += event.text
                 trace.first_byte_s = trace.first_byte_s or self._world.now
+            if isinstance(event, Vectors):
+                trace.text += "".join(vectors.read(event))
             trace.marks += isinstance(event, Mark)
             trace.saw_last_event = isinstance(event, Finished)
             if isinstance(event, Finished):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from roost.core.engine import Mode
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.core.snapshots import NodeStatus
 from roost.fleet.effects import Dispatch
@@ -101,10 +102,11 @@ class Sight:
         slots = [offer.slots for offer in report.models if offer.model == model]
         return min(report.max_in_flight, *slots) if slots else 0
 
-    def idle(self, model: ModelId) -> NodeId | None:
-        """A node where somebody who waits for this model could be."""
+    def idle(self, model: ModelId, mode: Mode) -> NodeId | None:
+        """A node where somebody who waits for this model, to be for that, could be."""
         open_to = with_work(self.outlooks(model), self._history.replicas)
-        rooms = (node for node in sorted(open_to) if self.has_room(node, model))
+        able = (node for node in sorted(open_to) if self.mode(node, model) == mode)
+        rooms = (node for node in able if self.has_room(node, model))
         return next(rooms, None)
 
     def outlooks(self, model: ModelId) -> dict[NodeId, Outlook]:
@@ -144,6 +146,12 @@ class Sight:
         offers = () if report is None else report.models
         return next((offer.digest for offer in offers if offer.model == model), "")
 
+    def mode(self, node: NodeId, model: ModelId) -> Mode | None:
+        """What a node has said a model is for."""
+        report = self.reports.get(node)
+        offers = () if report is None else report.models
+        return next((offer.mode for offer in offers if offer.model == model), None)
+
     def _capped(self, node: NodeId) -> bool:
         """Whether a cap of the settings forbids more, here or everywhere."""
         history = self._history
@@ -167,7 +175,7 @@ class Sight:
         """Whether a load there would cost no other model its runtime, nor any wait."""
         return self.costs_nobody(node, model) and self.has_room(node, model)
 
-    def tie(self, effect: Dispatch, model: ModelId) -> int:
+    def tie(self, effect: Dispatch, model: ModelId, mode: Mode) -> int:
         """How many nodes were equally idle; 0 where something else than chance decided."""
         if effect.placement != "cold" or self.out:
             return 0
@@ -178,6 +186,6 @@ class Sight:
             if (report := self.reports.get(node)) is not None
             and not report.draining
             and node not in self._parked
-            and any(offer.model == model and offer.usable for offer in report.models)
+            and any(o.model == model and o.usable and o.mode == mode for o in report.models)
         ]
         return len(offers)

@@ -18,6 +18,7 @@ from roost.sim.mutants import shortening as short_defects
 from roost.sim.mutants import staying as stay_defects
 from roost.sim.mutants import talks as talk_defects
 from roost.sim.mutants import various as defects
+from roost.sim.mutants import vectors as vector_defects
 from roost.sim.mutants.fittings import Case
 from roost.sim.play import Parts, play
 from roost.sim.scenario import Scenario
@@ -209,6 +210,7 @@ _CASES: tuple[Case, ...] = (
     *short_defects.CASES,
     *stay_defects.CASES,
     *allowance_defects.CASES,
+    *vector_defects.CASES,
 )
 
 SEEDS = {
@@ -230,6 +232,8 @@ SEEDS = {
     "copies removed too soon": 2,
     "first requests overlooked": 6,
     "relieved always": 5,
+    "vectors of the lost kept": 2,
+    "vectors taken for words": 2,
 }
 """Seeds of those that the first one does not show."""
 CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in _CASES)

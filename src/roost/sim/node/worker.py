@@ -50,6 +50,7 @@ from roost.sim.node.strangers import STRANGER, Strangers
 from roost.sim.node.uplink import Answerer, Uplink
 from roost.sim.node_facts import Cells, Ordered
 from roost.sim.scenario import MemorySpec
+from roost.sim.vectors import inputs_of
 from roost.sim.world import Action, Alarm, Process, World
 from roost.wire.messages import (
     Cancel,
@@ -361,6 +362,10 @@ class Worker:
         now = self._world.now
         if effect.runtime not in self.engines:
             self._perform(self.agent.on_prepare_failed(effect.key, DIED, now))
+            return
+        if inputs := inputs_of(effect.request):
+            ready = Prepared(effect.request, (), 0, inputs=inputs)
+            self._perform(self.agent.on_prepared(effect.key, ready, now))
             return
         said = effect.request.said
         tokens = prompt_tokens(effect.request) + said

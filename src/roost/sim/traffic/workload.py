@@ -24,6 +24,7 @@ from roost.sim.request_facts import Trace
 from roost.sim.scenario import Scenario
 from roost.sim.traffic import wanderers
 from roost.sim.traffic.clients import Client, Manners
+from roost.sim.traffic.listings import Asked, Listing
 from roost.sim.traffic.playback import Speaker, play_back
 from roost.sim.world import World
 
@@ -41,17 +42,6 @@ class ClientParts(msgspec.Struct, frozen=True):
 FLOOD = TenantId("key:flood")
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A request on its way, how its client behaves, and what follows its end."""
-
-    trace: Trace
-    request: GenerateRequest
-    terms: Terms
-    messages: tuple[Message, ...]
-    manners: Manners
-    ended: Callable[[], None]
-
-
 class Workload:
     """All clients of one run, and what stands between them and the gateway: keys and logs."""
 
@@ -61,6 +51,7 @@ class Workload:
         self._traffic = scenario.traffic
         self._tape = scenario.tape
         self._models = scenario.models
+        self._modes = scenario.modes
         self._duration_s = scenario.duration_s
         self._allowance = scenario.allowance
         self._world = world
@@ -97,20 +88,27 @@ class Workload:
 
     def _flood(self, count: int) -> None:
         dice = self._world.dice(f"flood {count}")
-        talk = Conversation(self, dice, dice.choice(self._models), 1, FLOOD)
-        talk.next(Manners())
+        self._talk(dice, dice.choice(self._models), 1, FLOOD).next(Manners())
 
     def probe(self, model: str) -> None:
         """Ask one plain question."""
-        talk = Conversation(self, self._dice, model, turns=1)
-        talk.next(Manners())
+        self._talk(self._dice, model, turns=1).next(Manners())
 
     def _arrive(self) -> None:
         dice = self._world.dice(f"conversation {self._conversations + 1}")
         turns = dice.randint(*self._traffic.turns)
-        talk = Conversation(self, dice, dice.choice(self._models), turns)
-        talk.next(self.manners(dice))
+        self._talk(dice, dice.choice(self._models), turns).next(self.manners(dice))
         self.begin()
+
+    def _talk(
+        self, dice: Random, model: str, turns: int, tenant: TenantId | None = None
+    ) -> Conversation | Listing:
+        """Whoever asks what this model is for."""
+        modes = self._modes(model)
+        mode = modes[0] if len(modes) == 1 else dice.choice(modes)
+        if mode == "generate":
+            return Conversation(self, dice, model, turns, tenant)
+        return Listing(self, self._world, dice, self.name(dice, tenant)[0], (model, mode))
 
     def manners(self, dice: Random) -> Manners:
         """Draw how a client behaves."""
@@ -170,6 +168,15 @@ class Workload:
                 words.append(f"w{number}")
         return " ".join(words)
 
+    def texts(self, dice: Random) -> tuple[str, ...]:
+        """Some texts for one request."""
+        return tuple(self.words(dice) for _ in range(dice.randint(*self._traffic.inputs)))
+
+    def new_id(self) -> RequestId:
+        """Name one more request."""
+        self._requests += 1
+        return RequestId(f"r{self._requests}")
+
     def name(self, dice: Random, tenant: TenantId | None) -> tuple[TenantId, str]:
         """Who talks, and about what."""
         if tenant is not None:
@@ -214,9 +221,7 @@ class Workload:
 
     def send(self, talk: Speaker, manners: Manners) -> Trace:
         """Put a turn's request on its way."""
-        self._requests += 1
-        rid = RequestId(f"r{self._requests}")
-        most = talk.most()
+        rid, most = self.new_id(), talk.most()
         messages = tuple(talk.messages)
         request = GenerateRequest(ModelId(talk.model), ChatPrompt(messages), max_tokens=most)
         terms = Terms(
@@ -250,11 +255,14 @@ class Workload:
         self._front.process.do(lambda: self._ask(asked, claim, talk.dice))
         return trace
 
+    def put(self, asked: Asked) -> None:
+        """Put a request that is no turn of a conversation on its way."""
+        self._front.process.do(lambda: self._ask(asked, None, None))
+
     def _again(self, asked: Asked, keyed: repeats.Plan, how: repeats.How) -> None:
         """Send the same request again, or something else under the same key."""
         self.thinking -= 1
-        self._requests += 1
-        first, rid = asked.trace, RequestId(f"r{self._requests}")
+        first, rid = asked.trace, self.new_id()
         tenant = TenantId("key:stranger") if how == "stranger" else asked.terms.tenant
         trace = Trace(rid, first.model, 1, self._world.now, first.oracle)
         trace.tenant, trace.class_ = tenant, first.class_
