@@ -178,3 +178,17 @@ async def test_what_would_give_a_secret_again_is_refused(stage: Stage, header: s
     reply = await client.reply()
     assert reply.status == 400
     assert "is for once" in str(cast("dict[str, object]", reply.json()["error"])["message"])
+
+
+async def test_its_answers_are_held_to_the_limits_of_all_others_also_after_a_reload() -> None:
+    """As far as a node may run ahead of its reader, as it is set now."""
+    async with staged(authorise=by_name) as stage:
+        node = stage.add_node()
+        answering(node, "ok")
+        await stage.ready()
+        secret = data(await prefilled(stage))["handoff"]
+        relay = msgspec.structs.replace(SETTINGS.generation.relay, buffer_events=8)
+        generation = msgspec.structs.replace(SETTINGS.generation, relay=relay)
+        stage.gateway.use(msgspec.structs.replace(SETTINGS, generation=generation))
+        assert data(await decoded(stage, secret))["text"] == "ok"
+        assert [opened.credit for opened in node.opened] == [64, 8]

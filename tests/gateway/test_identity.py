@@ -17,6 +17,7 @@ from roost.gateway.conversations.infer import InferSettings
 from roost.gateway.entry.identity import SESSION_HEADERS, IdentitySettings
 from roost.gateway.front.access import Principal, by_digest
 from roost.gateway.reading.session_token import SessionKey
+from roost.gateway.turns.turn import Turn
 from roost.store.conversations.journal import Journal, JournalSettings
 from tests.conftest import until
 from tests.gateway.conftest import SETTINGS, Reply, Stage, ask, staged
@@ -294,3 +295,24 @@ async def test_one_key_is_not_two_conversations(stage: Stage) -> None:
     assert (await more(session(first))).status == 200
     assert (await more(session(second))).status == 422
     assert (await more(session(first))).headers["idempotency-replayed"] == "true"
+
+
+async def test_a_whole_reply_signs_one_token() -> None:
+    """Its headers and its body say the same."""
+    async with staged(settings()) as stage:
+        node = stage.add_node()
+        await stage.ready()
+        client = await stage.client()
+        client.send("POST", CHAT, body("hello"))
+        await until(lambda: bool(node.opened), what="it runs")
+        (live,), signed = stage.gateway.mind.turns.values(), list[str]()
+
+        def sign(_turn: Turn) -> str:
+            signed.append(f"token-{len(signed)}")
+            return signed[-1]
+
+        live.session = sign
+        node.answer(node.opened[0], "Hello")
+        reply = await client.reply()
+        assert (signed, reply.headers["x-roost-session"]) == (["token-0"], "token-0")
+        assert b'"token-0"' in reply.body

@@ -156,7 +156,7 @@ class Gateway:
         )
         self._ordering = Ordering(self.mind, settings.generation.aliases)
         self._states = StateDesk(self.mind)
-        self._handoffs = HandoffDesk(self.mind, settings.handoffs, settings.generation.aliases)
+        self._handoffs = HandoffDesk(self.mind, settings.handoffs, settings.generation)
         self._gate = Gate(self._allowed(), authorise, origins(settings.origins))
         self._admin = Admin(self.mind, settings.generation.aliases)
         self.routes: Routes | None = None
@@ -209,7 +209,8 @@ class Gateway:
             infer=infer,
         )
         aliases = settings.generation.aliases
-        self._admin.aliases = self._ordering.aliases = self._handoffs.aliases = aliases
+        self._admin.aliases = self._ordering.aliases = aliases
+        self._handoffs.generation = settings.generation
         self.mind.limiter.allowances.aliases = aliases
         self._gate.origins = origins(settings.origins)
         self._generation.use(settings.generation)

@@ -249,7 +249,7 @@ class Generation:
             return
         kept = self._responses.keeper(call, choice, asked.own)
         turn = self._turn(call, asked, choice, msgspec.structs.replace(relay, sealed=True))
-        turn.keeper = kept
+        turn.keeper = turn.sealer = kept
         if not wishes.background or choice.options.stream or self._responses.leave(call, kept):
             self._mind.arrive(turn)
 

@@ -119,10 +119,6 @@ class Handovers:
 
     # --- from turns
 
-    def seal(self, turn: Turn) -> None:
-        """Nothing was said, so nothing is kept."""
-        turn.on_sealed()
-
     def over(self, turn: Turn) -> None:
         """A conversation is elsewhere, or it is not."""
         move, pin = self._moves.pop(turn.terms.request_id), None

@@ -59,10 +59,6 @@ class Stenographer:
     def carry_out(self, turn: Turn, effect: RelayEffect) -> None:
         """Write nothing anywhere: the turn has its own text."""
 
-    def seal(self, turn: Turn) -> None:
-        """Nobody has said this, so it is not kept."""
-        turn.on_sealed()
-
     def over(self, turn: Turn) -> None:
         """That is all."""
         self._done(turn.answer if turn.relay.outcome == "complete" else None)

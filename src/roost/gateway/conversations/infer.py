@@ -186,7 +186,8 @@ class Infer:
         if not self._mind.expect(turn):
             del self._speeches[request]
             return
-        turn.keeper = self
+        turn.keeper = turn.sealer = self
+        turn.reached = []
         turn.rescue = partial(self._rescue, speech)
         self._keep_time(speech)
         is_new = self.conversations.state(key) == "none"

@@ -67,7 +67,7 @@ class Speech:
 
     def said(self, *, complete: bool) -> SaidTurn | None:
         """Put down what the client asked and got; None where it got nothing."""
-        answered, pin = "".join(self.turn.reached), self.pin
+        answered, pin = "".join(self.turn.reached or ()), self.pin
         if not answered or pin is None:
             return None
         tenant, name = self.turn.terms.tenant, self.asked.conversation

@@ -16,7 +16,7 @@ from roost.core.pin import Pin
 from roost.core.request import GenerateRequest
 from roost.errors import Failure, RoostError, fail
 from roost.fleet.conversations.handoffs import Handoff, Handoffs, HandoffSettings
-from roost.fleet.streams.relay import Relay, RelaySettings
+from roost.fleet.streams.relay import Relay
 from roost.gateway.control_words import HEADERS, ROOT
 from roost.gateway.desk.endpoints import spoken
 from roost.gateway.desk.handoff_words import Voice, read_decode, read_prefill
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from roost.core.events import Finished
     from roost.core.request import Terms
+    from roost.gateway.generation import GenerationSettings
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
 
@@ -40,12 +41,14 @@ SECRET_BYTES = 32
 
 
 class HandoffDesk:
-    """Serves both addresses; `aliases` are other names of models."""
+    """Serves both addresses; `generation` is for answers of every kind, and may be changed."""
 
-    def __init__(self, mind: Mind, settings: HandoffSettings, aliases: dict[str, str]) -> None:
+    def __init__(
+        self, mind: Mind, settings: HandoffSettings, generation: GenerationSettings
+    ) -> None:
         self._mind = mind
         self._settings = settings
-        self.aliases = aliases
+        self.generation = generation
         self._handoffs = Handoffs(settings)
 
     def add_to(self, routes: Routes) -> None:
@@ -55,7 +58,7 @@ class HandoffDesk:
 
     def _prefill(self, call: Call) -> None:
         """POST /roost/v1/prefill."""
-        model, asked = read_prefill(call.exchange.take_body(), self.aliases)
+        model, asked = read_prefill(call.exchange.take_body(), self.generation.aliases)
         request = GenerateRequest(model, asked.prompt, max_tokens=1)
         terms = _sized(call, _terms(call, 1), request)
         failure = self._handoffs.reserve(call.tenant, self._mind.now_s)
@@ -110,7 +113,7 @@ class HandoffDesk:
         exchange = call.exchange
         exchange.extra += HEADERS[len(JSON_BODY) :]
         voice = Voice(exchange.request_id, lambda text, end: told(turn, text, end))
-        relay = Relay(RelaySettings(), streamed=False, now=self._mind.now_s)
+        relay = Relay(self.generation.relay, streamed=False, now=self._mind.now_s)
         turn = Turn(request, terms, relay, WholeScribe(exchange, voice), DIALECT)
         exchange.watcher = turn
         return turn
@@ -123,10 +126,6 @@ class _Reserved:
         self._handoffs = handoffs
         self._tenant = turn.terms.tenant
         self.is_used = False
-
-    def seal(self, turn: Turn) -> None:
-        """Keep nothing of what was said."""
-        turn.on_sealed()
 
     def over(self, _turn: Turn) -> None:
         """The turn has ended, however it did."""

@@ -89,10 +89,6 @@ class Wish:
         self._staying = staying
         self._keep_s = keep_s
 
-    def seal(self, turn: Turn) -> None:
-        """Keep nothing of what was said."""
-        turn.on_sealed()
-
     def over(self, turn: Turn) -> None:
         """Carry the wish out, unless nothing came of the request."""
         if turn.finished is not None:

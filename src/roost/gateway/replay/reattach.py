@@ -93,11 +93,6 @@ class Reattach:
         for reel in list(self._reels.values()):
             reel.give_up()
 
-    def close(self) -> None:
-        """Stop all clocks."""
-        for reel in self._reels.values():
-            reel.close()
-
     def _count(self, result: str) -> None:
         self._metrics("roost_reattach_total", result).inc()
 

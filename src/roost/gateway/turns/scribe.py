@@ -153,14 +153,14 @@ def facts(turn: Turn) -> dict[str, Fact]:
     return known
 
 
-def closing_facts(turn: Turn, manner: Manner) -> dict[str, Fact]:
-    """Return the facts for the last of an answer, with times in nanoseconds where they are told.
+def closing_facts(turn: Turn, known: dict[str, Fact], manner: Manner) -> dict[str, Fact]:
+    """Add to what is known of a turn, in nanoseconds, what is told of times at its end.
 
     Each is from one thing that this gateway saw to the next: arrival, slot, first text, end.
     """
-    known = facts(turn)
     if not manner.timed:
         return known
+    known = known.copy()
     age_s, started_s, first_s = turn.age_s, turn.started_s, turn.first_text_s
     known["total_ns"] = _ns(age_s)
     if started_s is not None:
@@ -181,11 +181,11 @@ def _lost(dispatch: Dispatch, started: Started) -> int:
     return lost_tokens(dispatch.placement, dispatch.home_tokens, started.cached_tokens)
 
 
-def fact_headers(turn: Turn) -> Headers:
+def fact_headers(known: dict[str, Fact]) -> Headers:
     """Return the same facts as reply headers."""
     return [
         (b"x-roost-" + name.replace("_", "-").encode(), str(value).encode())
-        for name, value in facts(turn).items()
+        for name, value in known.items()
     ]
 
 
@@ -210,7 +210,7 @@ class StreamScribe:
             case Send():
                 self._send(turn, effect)
             case Commit():
-                exchange.start(200, [*self._manner.headers, *fact_headers(turn)])
+                exchange.start(200, [*self._manner.headers, *fact_headers(facts(turn))])
                 exchange.write(self._started(turn) + voice.head())
             case KeepAlive():
                 exchange.write(voice.comment(effect.text))
@@ -239,7 +239,7 @@ class StreamScribe:
             if isinstance(event, Mark):
                 pieces.append(self._voice.comment(event.text))
             elif isinstance(event, Finished):
-                self._voice.roost_extra(closing_facts(turn, self._manner))
+                self._voice.roost_extra(closing_facts(turn, facts(turn), self._manner))
                 pieces.append(self._voice.finish(event))
             else:
                 pieces.append(self._voice.event(event))
@@ -286,13 +286,15 @@ class WholeScribe:
     def _send(self, turn: Turn, effect: Send) -> None:
         said = [event for event in effect.events if not isinstance(event, Mark)]
         started: list[StreamEvent] = [] if turn.started is None else [_of(turn.started, turn)]
-        self._voice.roost_extra(closing_facts(turn, self._manner))
+        # Once: it signs a token.
+        known = facts(turn)
+        self._voice.roost_extra(closing_facts(turn, known, self._manner))
         try:
             body = b"".join(map(self._voice.event, started + said))
         except RoostError as error:
             self._exchange.fail(error.failure)
         else:
-            self._exchange.reply(200, JSON_BODY + fact_headers(turn), body)
+            self._exchange.reply(200, JSON_BODY + fact_headers(known), body)
 
 
 def _of(started: Started, turn: Turn) -> Started:

@@ -108,14 +108,18 @@ class Scribe(Protocol):
 
 
 class Keeper(Protocol):
-    """Who keeps what was said, where somebody does."""
-
-    def seal(self, turn: Turn) -> None:
-        """The client has the whole text: keep it and call the turn's `on_sealed`."""
-        ...
+    """Who has something to do once a turn has ended, where somebody does."""
 
     def over(self, turn: Turn) -> None:
         """The turn has ended, however it did; said once."""
+        ...
+
+
+class Sealer(Protocol):
+    """Who keeps what was said, of a turn whose relay waits for that."""
+
+    def seal(self, turn: Turn) -> None:
+        """The client has the whole text: keep it and call the turn's `on_sealed`."""
         ...
 
 
@@ -150,11 +154,13 @@ class Turn:
         self.last_text_s: float | None = None
         self.sent_s: float | None = None
         self.keeper: Keeper | None = None
+        self.sealer: Sealer | None = None
         self.is_expected = False
         self.rescue: Callable[[Failure], bool] | None = None
         self.session: Callable[[Turn], str | None] | None = None
         self.ahead: Callable[[Vectors], None] | None = None
-        self.reached: list[str] = []
+        # What the client has taken of the answer, where somebody wants to know.
+        self.reached: list[str] | None = None
         self._offered: Send | None = None
         self._answer: list[str] = []
         self._scribe = scribe
@@ -329,7 +335,7 @@ class Turn:
             self._written()
             self.apply([])
 
-    # --- from the keeper
+    # --- from the sealer
 
     def on_sealed(self, failure: Failure | None = None) -> None:
         """What was said is kept, or is not, and that is how the answer ends."""
@@ -379,10 +385,10 @@ class Turn:
                 self._scribe.carry_out(self, effect)
 
     def _seal(self) -> None:
-        if self.keeper is None:
+        if self.sealer is None:
             self._todo.extend(self.relay.on_sealed(self._loop.time()))
         else:
-            self.keeper.seal(self)
+            self.sealer.seal(self)
 
     def _offer(self, effect: Send | KeepAlive) -> None:
         if isinstance(effect, Send):
@@ -405,7 +411,7 @@ class Turn:
         self._calm()
         now = self._loop.time()
         offered, self._offered = self._offered, None
-        if self.keeper is not None and offered is not None:
+        if self.reached is not None and offered is not None:
             texts = (event.text for event in offered.events if isinstance(event, Delta))
             self.reached.extend(texts)
         if self.sent_s is not None and self._listener is not None:
