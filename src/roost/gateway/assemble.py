@@ -126,7 +126,8 @@ class Gateway:
         dice = random.Random()
         coordinator = Coordinator(settings.fleet, dice)
         limiter = Limiter(settings.limiter, self.metrics)
-        limiter.allowances.aliases = settings.generation.aliases
+        aliases = settings.generation.aliases
+        limiter.allowances.aliases = aliases
         watched = settings.telemetry, limiter, settings.scaling
         self.mind = Mind(coordinator, self.metrics, self._log, *watched)
         self.mind.traces = open_traces(settings.tracing, self.metrics)
@@ -154,11 +155,13 @@ class Gateway:
         self._handovers = Handovers(
             self.mind, self._archive, self.infer, self._compactor, settings.handover
         )
-        self._ordering = Ordering(self.mind, settings.generation.aliases)
+        self._ordering = Ordering(self.mind, aliases)
         self._states = StateDesk(self.mind)
-        self._handoffs = HandoffDesk(self.mind, settings.handoffs, settings.generation)
+        self._handoffs = HandoffDesk(
+            self.mind, settings.handoffs, aliases, settings.generation.relay
+        )
         self._gate = Gate(self._allowed(), authorise, origins(settings.origins))
-        self._admin = Admin(self.mind, settings.generation.aliases)
+        self._admin = Admin(self.mind, aliases)
         self.routes: Routes | None = None
         self.front: Front | None = None
 
@@ -209,8 +212,8 @@ class Gateway:
             infer=infer,
         )
         aliases = settings.generation.aliases
-        self._admin.aliases = self._ordering.aliases = aliases
-        self._handoffs.generation = settings.generation
+        self._admin.aliases = self._ordering.aliases = self._handoffs.aliases = aliases
+        self._handoffs.relay = settings.generation.relay
         self.mind.limiter.allowances.aliases = aliases
         self._gate.origins = origins(settings.origins)
         self._generation.use(settings.generation)

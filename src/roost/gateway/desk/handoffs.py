@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from roost.core.events import Finished
     from roost.core.request import Terms
-    from roost.gateway.generation import GenerationSettings
+    from roost.fleet.streams.relay import RelaySettings
     from roost.gateway.mind import Mind
     from roost.gateway.routes import Call, Routes
 
@@ -41,14 +41,15 @@ SECRET_BYTES = 32
 
 
 class HandoffDesk:
-    """Serves both addresses; `generation` is for answers of every kind, and may be changed."""
+    """Serves both addresses; `aliases` are other names of models, `relay` limits each answer."""
 
     def __init__(
-        self, mind: Mind, settings: HandoffSettings, generation: GenerationSettings
+        self, mind: Mind, settings: HandoffSettings, aliases: dict[str, str], relay: RelaySettings
     ) -> None:
         self._mind = mind
         self._settings = settings
-        self.generation = generation
+        self.aliases = aliases
+        self.relay = relay
         self._handoffs = Handoffs(settings)
 
     def add_to(self, routes: Routes) -> None:
@@ -58,7 +59,7 @@ class HandoffDesk:
 
     def _prefill(self, call: Call) -> None:
         """POST /roost/v1/prefill."""
-        model, asked = read_prefill(call.exchange.take_body(), self.generation.aliases)
+        model, asked = read_prefill(call.exchange.take_body(), self.aliases)
         request = GenerateRequest(model, asked.prompt, max_tokens=1)
         terms = _sized(call, _terms(call, 1), request)
         failure = self._handoffs.reserve(call.tenant, self._mind.now_s)
@@ -113,7 +114,7 @@ class HandoffDesk:
         exchange = call.exchange
         exchange.extra += HEADERS[len(JSON_BODY) :]
         voice = Voice(exchange.request_id, lambda text, end: told(turn, text, end))
-        relay = Relay(self.generation.relay, streamed=False, now=self._mind.now_s)
+        relay = Relay(self.relay, streamed=False, now=self._mind.now_s)
         turn = Turn(request, terms, relay, WholeScribe(exchange, voice), DIALECT)
         exchange.watcher = turn
         return turn
