@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 
@@ -91,6 +92,44 @@ async def test_everything_else_is_tried_again() -> None:
     gateways = Gateways(nobody, LOST, nobody, nobody, LOST, BYE)
     assert await _joined(gateways) == BYE.failure
     assert gateways.dials == 6
+
+
+class Steps:
+    """Dice that remember the longest pause there could have been, and have none."""
+
+    def __init__(self) -> None:
+        self.longest_s: list[float] = []
+
+    def uniform(self, _a: float, b: float, /) -> float:
+        """No pause at all."""
+        self.longest_s.append(b)
+        return 0.0
+
+
+async def test_a_dial_that_takes_long_is_no_link_that_stood() -> None:
+    """Who swallows packets is dialled less and less often, however long each dial waits for it.
+
+    After a link that stood for as long it begins anew.
+    """
+    brief_s, gateways, dice = 0.02, Gateways(LOST, LOST, LOST, BYE), Steps()
+    stands = iter([False, False, True, False])
+
+    async def while_passing(event: asyncio.Event) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(event.wait(), 2 * brief_s)
+
+    async def dial() -> NodeConnection:
+        await while_passing(asyncio.Event())
+        return await gateways.dial()
+
+    async def serve(connection: NodeConnection) -> Close:
+        if next(stands):
+            await while_passing(asyncio.Event())
+        return await gateways.serve(connection)
+
+    settings = DialSettings(first_s=0.001, max_s=brief_s)
+    assert await keep_joined(dial, serve, settings, dice, logs.get()) == BYE.failure
+    assert dice.longest_s == pytest.approx([0.001, 0.002, 0.001])
 
 
 async def test_a_pause_can_be_cancelled(eventually: Eventually) -> None:

@@ -32,15 +32,6 @@ TOKEN_BYTES = 8
 """Of one id in a packed sequence."""
 
 
-class SlotStatistics(msgspec.Struct, frozen=True):
-    """How many slots are in which state."""
-
-    free: int
-    busy: int
-    cleaning: int
-    moving: int = 0
-
-
 class Content(msgspec.Struct, frozen=True):
     """What a slot holds: whose, which tokens for sure (see `pack`), how many in all.
 
@@ -79,20 +70,14 @@ class Slots:
         self._slots = [_Slot(number) for number in range(count)]
         self._uses = 0
 
-    def take(self, tokens: Sequence[int], tenant: TenantId) -> SlotUse | None:
-        """Take a slot for this prompt, or None when every slot is taken.
+    def pick(self, wanted: bytes, tenant: TenantId) -> Content | None:
+        """Say which slot is for this prompt, and what is in it; None when every slot is taken.
 
         In this order: the free slot of the same tenant with the longest common prefix, when that
         keeps at least half of what the slot holds; an empty slot; the least recently used. The
         second condition spares a long conversation from being overwritten for a shared preamble
-        while an empty slot is at hand. `reuse` is True only for content of the same tenant.
+        while an empty slot is at hand.
         """
-        wanted = pack(tokens)
-        found = self.pick(wanted, tenant)
-        return None if found is None else self.seat(found.slot, wanted, tenant)
-
-    def pick(self, wanted: bytes, tenant: TenantId) -> Content | None:
-        """The slot that `take` would take, and what is in it; nothing changes."""
         free = [slot for slot in self._slots if slot.state == "free"]
         if not free:
             return None
@@ -120,6 +105,8 @@ class Slots:
 
     def seat(self, number: int, wanted: bytes, tenant: TenantId) -> SlotUse:
         """Give a free or reserved slot to a stream with this prompt (see `pack`).
+
+        `reuse` is True only for content of the same tenant.
 
         A slot changes its tenant once a stream of the new one is known to have put something there.
         One that left before it began may have left all that the old one had, so where nothing is
@@ -194,12 +181,6 @@ class Slots:
     def views(self) -> tuple[SlotView, ...]:
         """Every slot, as it is reported to gateways."""
         return tuple(SlotView(s.number, s.state != "free", s.held) for s in self._slots)
-
-    def statistics(self) -> SlotStatistics:
-        """Counts by state."""
-        states = [slot.state for slot in self._slots]
-        kinds: tuple[SlotState, ...] = ("free", "busy", "cleaning", "moving")
-        return SlotStatistics(*(states.count(state) for state in kinds))
 
 
 def _content(slot: _Slot, shared: int = 0) -> Content:

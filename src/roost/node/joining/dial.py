@@ -56,11 +56,10 @@ async def keep_joined(
     clock = asyncio.get_running_loop().time
     failures = 0
     while True:
-        dialled_at = clock()
-        close = await _once(dial, serve)
+        close, stood_s = await _once(dial, serve, clock)
         if not close.again:
             return close.failure
-        failures = 1 if clock() - dialled_at >= settings.max_s else failures + 1
+        failures = 1 if stood_s >= settings.max_s else failures + 1
         pause_s = wait_s(settings, failures, dice)
         log.warning("link_down", reason=close.failure.message, again_in_s=round(pause_s, 2))
         await asyncio.sleep(pause_s)
@@ -69,10 +68,17 @@ async def keep_joined(
 async def _once(
     dial: Callable[[], Awaitable[NodeConnection]],
     serve: Callable[[NodeConnection], Awaitable[Close]],
-) -> Close:
+    clock: Callable[[], float],
+) -> tuple[Close, float]:
+    """Why the link has ended and for how long it stood, in seconds; 0 where there was none.
+
+    What the dial itself takes is not counted: it may end after longer than `max_s`, at nobody.
+    """
     try:
         connection = await dial()
     except RoostError as error:
         # A token, an address or a file that is wrong will be wrong at the next dial too.
-        return Close(error.failure, again=error.failure.kind.fault is not Fault.CALLER)
-    return await serve(connection)
+        return Close(error.failure, again=error.failure.kind.fault is not Fault.CALLER), 0.0
+    stands_since = clock()
+    close = await serve(connection)
+    return close, clock() - stands_since

@@ -171,7 +171,7 @@ class Shelf:
     async def start_counter(self, model: ModelId) -> Runtime:
         """Start what counts prompts of a model by its vocabulary alone.
 
-        Raises `unsupported` for one whose backend cannot do that, else as `start` does.
+        Raises as `start` does, `load_failed` too for one whose backend cannot do that.
         """
         manifest = self._models.get(model)
         backend = None if manifest is None else self._choosing.backend_of(self._subject(manifest))
