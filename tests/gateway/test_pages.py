@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from roost.gateway.desk.addresses import ADDRESSES
 from roost.gateway.desk.pages import (
     COORDINATOR,
     DOCS,
@@ -72,8 +73,21 @@ async def test_everything_of_a_page_is_there_without_a_key(keyed: Stage) -> None
             assert "require-trusted-types-for 'script'" in policy
 
 
+async def test_every_address_but_pages_and_health_needs_a_key(keyed: Stage) -> None:
+    """Of the whole table of routes, which another test holds to what is served."""
+    opened = set()
+    for one in ADDRESSES:
+        path = re.sub(r"\{\w+\}", "x", one.path.replace("{file}", "app.js"))
+        reply = await ask(keyed.port, one.method, path)
+        # A worker's heartbeat shows a join token, and where no worker may be it is forbidden.
+        if reply.status != (403 if one.path.endswith("/heartbeat") else 401):
+            opened.add((one.method, one.path))
+    pages = {("GET", one.path) for one in ADDRESSES if one.tag == "pages"}
+    assert opened == pages | {("GET", f"/{name}") for name in ("health", "ready", "openapi.json")}
+
+
 async def test_what_a_page_asks_for_needs_a_key(keyed: Stage) -> None:
-    """Data stays behind the key, whatever the page that asks."""
+    """Data stays behind the key, whatever the page that asks; and nobody can write to a page."""
     for path in ("/v1/models", "/roost/v1/fleet", "/roost/v1/observability", "/coordinator/stats"):
         assert (await ask(keyed.port, "GET", path)).status == 401
     for path in (*PAGES, address("app.js")):

@@ -233,7 +233,7 @@ def test_beyond_loopback_tls_is_taken_or_waived_out_loud(start: Start, home: Pat
     assert "WITHOUT TLS" in plain.output
 
 
-def test_once_a_key_exists_everything_but_liveness_needs_it(start: Start, openai: Client) -> None:
+def test_a_key_counts_at_once_and_a_revoked_one_no_more(start: Start, openai: Client) -> None:
     """A running server takes a new key into account at once, without a restart."""
     url = start(*SCRIPTED).url()
     client = openai(url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from roost.config.load import FILE, MASK, Loaded
+from roost.config.load import FILE, MASK, MODEL_OPTIONS, Loaded
 from roost.config.setting import Setting, Value
 from roost.config.table import TABLE
 
@@ -112,6 +112,8 @@ and `model_options = ["smol.ctx=8192"]` as
 [models.smol.options]
 ctx = 8192
 ```
+
+What may differ from model to model: {", ".join(f"`{name}`" for name in MODEL_OPTIONS)}.
 
 `roost config check FILE` names everything that is wrong in a file, with its path.
 An empty variable counts as not set.
