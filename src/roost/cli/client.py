@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from contextlib import closing
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -15,15 +15,23 @@ from roost.cli import options
 from roost.cli.parts.loopback import from_here
 from roost.core.hosts import is_host
 from roost.errors import REASONS as CATALOGUE
-from roost.errors import RoostError, fail
+from roost.errors import Failure, RoostError, fail
 from roost.node.joining.pinned_tls import pinned_context
 from roost.text.screen import in_one_line
+from roost.text.sse import SseParser
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from roost.config import Settings
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
+SILENCE_S = 60.0
+"""A gateway says something every `stream.keepalive_s` (10 s); after this long it is gone."""
+PIECE_BYTES = REFUSAL_MAX_BYTES = 65_536
+EVENT_MAX_BYTES = 16 * 1024 * 1024
+OK = 200
 REASONS = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
 
 
@@ -161,18 +169,38 @@ def silent(url: str, error: Exception) -> RoostError:
     )
 
 
+@contextmanager
+def replying(
+    where: Located, key: str, path: str, sent: bytes | None, method: str, wait_s: float
+) -> Iterator[HTTPResponse]:
+    """Ask for a path, with JSON to send or without; the connection is closed behind it.
+
+    `wait_s` is how long the other side may be silent. Raises what `opened` does, and `OSError` or
+    `HTTPException` where nobody answers.
+    """
+    made, root = opened(where, wait_s)
+    with closing(made) as connection:
+        kind = {} if sent is None else {"Content-Type": "application/json"}
+        connection.request(method, root + path, sent, headers={**bearer(key), **kind})
+        yield connection.getresponse()
+
+
+def events(reply: HTTPResponse) -> Iterator[bytes | Failure]:
+    """Read a stream of events to its end: the data of each, or what is wrong with the stream."""
+    parser = SseParser(EVENT_MAX_BYTES)
+    while piece := reply.read1(PIECE_BYTES):
+        for event in parser.push(piece):
+            yield event if isinstance(event, Failure) else event.data
+
+
 def _fetch(
     where: Located, path: str, method: str, key: str, sent: bytes | None
 ) -> tuple[int, bytes]:
-    made, root = opened(where, TIMEOUT_S)
-    with closing(made) as connection:
-        try:
-            kind = {} if sent is None else {"Content-Type": "application/json"}
-            connection.request(method, root + path, sent, headers={**bearer(key), **kind})
-            reply = connection.getresponse()
+    try:
+        with replying(where, key, path, sent, method, TIMEOUT_S) as reply:
             return reply.status, reply.read()
-        except (OSError, HTTPException) as error:
-            raise silent(where.url, error) from None
+    except (OSError, HTTPException) as error:
+        raise silent(where.url, error) from None
 
 
 def _message(body: bytes) -> str:

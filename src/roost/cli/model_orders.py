@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-import time
+from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
 from roost.cli.client import ask, read_as
+from roost.cli.following import ALL, Job, Seen, follow, told
 from roost.cli.standing import standing, state
 from roost.core.ids import ModelId
 from roost.core.snapshots import ModelOffer, OrderView, RuntimeView
-from roost.errors import Failure, RoostError, fail
+from roost.errors import fail
 from roost.text.screen import in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from roost.config import Settings
 
-ALL = "all"
-POLL_S = 0.2
-LOST_S = 60.0
-"""Without a word of an order: its node is gone, or has started anew."""
 SAID = {"load": "loaded", "unload": "unloaded", "pin": "pinned", "unpin": "not pinned any more"}
 
 
@@ -90,9 +85,11 @@ def carry_out(settings: Settings, wish: Wish, node: str) -> int:
     if not nodes:
         print(f"{in_one_line(wish.model)} is not loaded anywhere")
         return 0
-    jobs = [_asked(settings, name, wish) for name in nodes]
-    followed = [_follow(settings, job, wish) for job in jobs if job is not None]
-    return 0 if all(followed) and all(jobs) else 1
+    sent = _Sent(wish.model, wish.force, wish.wait_s)
+    jobs = [told(settings, name, wish.what, sent, _Job) for name in nodes]
+    models = {(job.node, job.job): job.model for job in jobs if job}
+    done = follow(models, partial(_orders, settings, wish, models))
+    return 0 if done and all(jobs) else 1
 
 
 def _nodes(settings: Settings, wish: Wish, wanted: str) -> list[str]:
@@ -132,44 +129,21 @@ def _fleet(settings: Settings) -> _Fleet:
     return read_as(ask(settings, "/roost/v1/fleet"), _Fleet)
 
 
-def _asked(settings: Settings, node: str, wish: Wish) -> _Job | None:
-    """Ask one node; what is wrong with it alone does not keep others from theirs."""
-    path = f"/roost/v1/nodes/{quote(node, safe='')}/{wish.what}"
-    sent = msgspec.json.encode(_Sent(wish.model, wish.force, wish.wait_s))
-    try:
-        return read_as(ask(settings, path, "POST", sent), _Job)
-    except RoostError as error:
-        print(f"{in_one_line(node)}: {error.failure.message}", file=sys.stderr)
-        return None
+def _orders(settings: Settings, wish: Wish, models: Mapping[Job, str]) -> dict[Job, Seen]:
+    return {
+        job: _seen(node, order, wish.what, models[job])
+        for node in _fleet(settings).nodes
+        for order in node.orders or ()
+        if (job := (node.id, order.job)) in models
+    }
 
 
-def _follow(settings: Settings, job: _Job, wish: Wish) -> bool:
-    """Wait for the end of an order, and show how far a load has come; whether it was done."""
-    shown, heard_s = "", time.monotonic()
-    while True:
-        node = next((one for one in _fleet(settings).nodes if one.id == job.node), None)
-        order = next((o for o in (node.orders or () if node else ()) if o.job == job.job), None)
-        if order is not None and node is not None:
-            heard_s = time.monotonic()
-            if order.is_over:
-                return _end(job, wish, order.failure)
-            line = f"{in_one_line(job.node)}: {_state(node.runtime(job.model))}"
-            if line != shown:
-                shown = line
-                print(line, file=sys.stderr, flush=True)
-        elif time.monotonic() - heard_s >= LOST_S:
-            lost = Failure("node_lost", "nothing is heard of it any more")
-            return _end(job, wish, lost)
-        time.sleep(POLL_S)
-
-
-def _end(job: _Job, wish: Wish, failure: Failure | None) -> bool:
-    node, model = in_one_line(job.node), in_one_line(job.model)
-    if failure is None:
-        print(f"{node}: {model} is {SAID[wish.what]}", flush=True)
-    else:
-        print(f"{node}: {in_one_line(failure.message)}", file=sys.stderr, flush=True)
-    return failure is None
+def _seen(node: _Node, order: OrderView, what: str, model: str) -> Seen:
+    if not order.is_over:
+        return Seen(_state(node.runtime(model)))
+    if order.failure is not None:
+        return Seen(in_one_line(order.failure.message), over=True, failed=True)
+    return Seen(f"{in_one_line(model)} is {SAID[what]}", over=True)
 
 
 def _state(view: RuntimeView | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -12,17 +12,13 @@ import msgspec
 
 from roost.cli import options
 from roost.cli.client import ask, read_as
+from roost.cli.following import ALL, Job, Seen, follow, told
 from roost.core.snapshots import PullView
 from roost.errors import RoostError, fail
 from roost.text.screen import in_one_line
 
 if TYPE_CHECKING:
     from roost.config import Settings
-
-ALL = "all"
-POLL_S = 0.5
-LOST_S = 60.0
-"""Without a word of a pull: its node is gone, or has started anew."""
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -53,9 +49,9 @@ def pull_onto(settings: Settings, node: str, wanted: Wanted) -> int:
 
     Leaving does not stop them: what they fetch is theirs to finish, or `cancel_onto`'s to end.
     """
-    jobs = [_asked(settings, name, wanted) for name in _nodes(settings, node)]
+    jobs = [told(settings, name, "pull", wanted, _Job) for name in _nodes(settings, node)]
     try:
-        done = _Follower(settings, [job for job in jobs if job]).follow()
+        done = follow([(job.node, job.job) for job in jobs if job], partial(_pulls, settings))
     except KeyboardInterrupt:
         ends = f"roost pull {shlex.quote(wanted.source)} --node {shlex.quote(node)} --cancel"
         print(f"the nodes go on; what ends them: {ends}", file=sys.stderr)
@@ -104,60 +100,19 @@ def _fleet(settings: Settings) -> _Fleet:
     return read_as(ask(settings, "/roost/v1/fleet"), _Fleet)
 
 
-def _asked(settings: Settings, node: str, wanted: Wanted) -> _Job | None:
-    """Ask one node; what is wrong with it alone does not keep others from theirs."""
-    path = f"/roost/v1/nodes/{quote(node, safe='')}/pull"
-    try:
-        return read_as(ask(settings, path, "POST", msgspec.json.encode(wanted)), _Job)
-    except RoostError as error:
-        print(f"{in_one_line(node)}: {error.failure.message}", file=sys.stderr)
-        return None
+def _pulls(settings: Settings) -> dict[Job, Seen]:
+    nodes = _fleet(settings).nodes
+    return {(node.id, pull.job): _seen(pull) for node in nodes for pull in node.pulls or ()}
 
 
-class _Follower:
-    """Shows a line whenever a pull is in another stage, or a tenth further."""
-
-    def __init__(self, settings: Settings, jobs: list[_Job]) -> None:
-        self._settings = settings
-        self._open = {(job.node, job.job): time.monotonic() for job in jobs}
-        self._shown: dict[tuple[str, str], str] = {}
-        self._failed = False
-
-    def follow(self) -> bool:
-        """Wait for the end of all; whether every one of them is done."""
-        while self._open:
-            seen = {
-                (node.id, pull.job): pull
-                for node in _fleet(self._settings).nodes
-                for pull in node.pulls or ()
-            }
-            for key in list(self._open):
-                self._look(key, seen.get(key))
-            if self._open:
-                time.sleep(POLL_S)
-        return not self._failed
-
-    def _look(self, key: tuple[str, str], pull: PullView | None) -> None:
-        now, node = time.monotonic(), in_one_line(key[0])
-        if pull is None:
-            if now - self._open[key] >= LOST_S:
-                self._end(key, f"{node}: nothing is heard of it any more", failed=True)
-            return
-        self._open[key] = now
-        if pull.stage == "done":
-            self._end(key, f"{node}: {in_one_line(pull.model)} is installed", failed=False)
-        elif pull.stage == "failed":
-            self._end(key, f"{node}: {in_one_line(pull.failure or 'it failed')}", failed=True)
-        else:
-            line = f"{node}: {progress(pull)}"
-            if self._shown.get(key) != line:
-                self._shown[key] = line
-                print(line, file=sys.stderr, flush=True)
-
-    def _end(self, key: tuple[str, str], line: str, *, failed: bool) -> None:
-        del self._open[key]
-        self._failed = self._failed or failed
-        print(line, file=sys.stderr if failed else sys.stdout, flush=True)
+def _seen(pull: PullView) -> Seen:
+    match pull.stage:
+        case "done":
+            return Seen(f"{in_one_line(pull.model)} is installed", over=True)
+        case "failed":
+            return Seen(in_one_line(pull.failure or "it failed"), over=True, failed=True)
+        case _:
+            return Seen(progress(pull))
 
 
 def progress(pull: PullView) -> str:

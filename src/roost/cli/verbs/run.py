@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.cli import options
-from roost.cli.client import bearer, located, opened, silent
+from roost.cli import client, options
 from roost.cli.oneshot import OneShot
 from roost.errors import Failure, fail
 from roost.text.screen import screened
-from roost.text.sse import SseParser
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,13 +25,10 @@ comes on standard input; --request FILE (or -) sends a whole chat request as it 
 other options say in place of its own. Nothing is kept: see `roost chat` for conversations. Exit
 code 0 is a complete answer, 1 one that is not, and 2 a question that cannot be asked.
 """
-SILENCE_S = 60.0
-"""A gateway says something every `stream.keepalive_s` (10 s); after this long it is gone."""
+CHATS = "/v1/chat/completions"
 WHOLE_S = 3600.0
 """For a reply that comes in one piece."""
-PIECE_BYTES = REFUSAL_MAX_BYTES = 65_536
-INPUT_MAX_BYTES = EVENT_MAX_BYTES = 16 * 1024 * 1024
-OK = 200
+INPUT_MAX_BYTES = 16 * 1024 * 1024
 _SAMPLING = (
     ("--temperature", float, "T", "0 is the likeliest word every time"),
     ("--top-p", float, "P", "from the likeliest words that make up this share"),
@@ -129,22 +123,19 @@ def _text(raw: bytes) -> str:
 
 
 def _ask(settings: Settings, body: dict[str, object], parsed: Namespace) -> int:
-    where = located(settings)
+    where = client.located(settings)
     # A whole reply comes when it is complete: what keeps streams alive is not said on its way.
-    made, root = opened(where, WHOLE_S if parsed.json else SILENCE_S)
-    one = OneShot()
-    with closing(made) as connection:
-        try:
-            headers = {"Content-Type": "application/json", **bearer(settings.api_key)}
-            path = f"{root}/v1/chat/completions"
-            connection.request("POST", path, msgspec.json.encode(body), headers)
-            _follow(connection, one, as_json=parsed.json)
-        except _Unread:
-            # Its connection is closed: the gateway stops the model.
-            raise BrokenPipeError from None
-        except (OSError, HTTPException) as error:
-            why = "The connection ended before the answer did."
-            one.on_silence(why if one.text else silent(where.url, error).failure.message)
+    wait_s = WHOLE_S if parsed.json else client.SILENCE_S
+    sent, one = msgspec.json.encode(body), OneShot()
+    try:
+        with client.replying(where, settings.api_key, CHATS, sent, "POST", wait_s) as reply:
+            _follow(reply, one, as_json=parsed.json)
+    except _Unread:
+        # Its connection is closed: the gateway stops the model.
+        raise BrokenPipeError from None
+    except (OSError, HTTPException) as error:
+        why = "The connection ended before the answer did."
+        one.on_silence(why if one.text else client.silent(where.url, error).failure.message)
     return _told(one, parsed)
 
 
@@ -160,10 +151,9 @@ def _write(text: str) -> None:
         raise _Unread from None
 
 
-def _follow(connection: HTTPConnection, one: OneShot, *, as_json: bool) -> None:
-    reply = connection.getresponse()
-    if reply.status != OK:
-        one.on_refused(reply.status, reply.read(REFUSAL_MAX_BYTES))
+def _follow(reply: HTTPResponse, one: OneShot, *, as_json: bool) -> None:
+    if reply.status != client.OK:
+        one.on_refused(reply.status, reply.read(client.REFUSAL_MAX_BYTES))
         return
     if as_json:
         raw = reply.read()
@@ -171,16 +161,14 @@ def _follow(connection: HTTPConnection, one: OneShot, *, as_json: bool) -> None:
         if not one.failure:
             _write(raw.decode(errors="replace").rstrip() + "\n")
         return
-    events = SseParser(EVENT_MAX_BYTES)
-    while not one.over:
-        piece = reply.read1(PIECE_BYTES)
-        if not piece:
-            one.on_end()
-        for event in events.push(piece):
-            if isinstance(event, Failure):
-                one.on_silence(event.message)
-            else:
-                _write(screened(one.on_event(event.data)))
+    for event in client.events(reply):
+        if isinstance(event, Failure):
+            one.on_silence(event.message)
+        else:
+            _write(screened(one.on_event(event)))
+        if one.over:
+            return
+    one.on_end()
 
 
 def _told(one: OneShot, parsed: Namespace) -> int:
