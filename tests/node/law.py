@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from roost.backends.base import Prepared, SlotUse, Telemetry
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
-from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.ids import ModelId, NodeId, RuntimeId, TenantId
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest
 from roost.core.snapshots import ModelOffer
@@ -70,7 +70,7 @@ class LawRuntime:
         self._name = name
         self._launch = launch
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Three tokens, whatever is said."""
         self._check_alive()
         return Prepared(request, (1, 2, 3), limit=100)

@@ -7,7 +7,7 @@ import pytest
 
 from roost.backends.base import Prepared, SlotUse
 from roost.core.events import Delta, Finished, Usage
-from roost.core.ids import ModelId, RequestId, RuntimeId, StreamId
+from roost.core.ids import ModelId, RequestId, RuntimeId, StreamId, TenantId
 from roost.errors import Failure
 from roost.node.cold import VOCABULARY
 from roost.node.effects import Effect, Load, Prepare, Run, Send, Stop, Unload
@@ -46,7 +46,7 @@ def test_a_first_request_loads_prepares_runs_and_is_released() -> None:
     assert node.open(1) == [Load(MODEL, FIRST), *sent(Phase(one, "loading"))]
     assert node.loaded() == [
         *sent(Phase(one, "preparing")),
-        Prepare(key(1), FIRST, request()),
+        Prepare(key(1), FIRST, request(), TenantId("t")),
     ]
     use = SlotUse(0, reuse=False)
     assert node.prepared(1) == [Run(key(1), RequestId("r1"), FIRST, prepared(), use)]
@@ -156,7 +156,7 @@ def test_a_ready_model_is_not_announced() -> None:
     """Where nothing is waited for, no phase is sent: one message less per request."""
     node = Node()
     node.serve(1)
-    assert node.open(2) == [Prepare(key(2), FIRST, request())]
+    assert node.open(2) == [Prepare(key(2), FIRST, request(), TenantId("t"))]
 
 
 def test_requests_share_one_load() -> None:

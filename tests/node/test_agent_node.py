@@ -7,7 +7,7 @@ import pytest
 
 from roost.backends.base import SlotUse
 from roost.core.events import Delta, Failed
-from roost.core.ids import RuntimeId, StreamId
+from roost.core.ids import RuntimeId, StreamId, TenantId
 from roost.core.snapshots import SlotView
 from roost.errors import Failure
 from roost.node.agent import Agent
@@ -132,7 +132,7 @@ def test_another_model_under_the_same_name_gets_a_runtime_of_its_own() -> None:
     assert reason_of(node.said(2)[-2]) == "runtime_died"
     node.open(3)
     node.take(node.agent.on_models([offer(MODEL, 3)], node.now))
-    assert node.loaded("m#3")[-1] == Prepare(key(3), RuntimeId("m#3"), request())
+    assert node.loaded("m#3")[-1] == Prepare(key(3), RuntimeId("m#3"), request(), TenantId("t"))
 
 
 def test_reports_name_the_backend_of_each_model() -> None:

@@ -11,13 +11,15 @@ import pytest
 
 from roost.backends.base import Died, Prepared, Runtime, SlotUse, States, Telemetry
 from roost.core.events import StreamEvent
-from roost.core.ids import ModelId
+from roost.core.ids import ModelId, TenantId
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, TextPrompt
 from roost.errors import RoostError, fail
 from roost.node.prompts.counters import Counters, weights_are_needed
 from roost.observe import logs
 from tests.conftest import until
+
+OWNER = TenantId("t")
 
 
 class Small:
@@ -31,9 +33,11 @@ class Small:
         self.go = asyncio.Event()
         self.go.set()
         self.stubborn: Exception | None = None
+        self.owners: list[TenantId | None] = []
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Count, once it may."""
+        self.owners.append(owner)
         await self.go.wait()
         if self.died.is_set():
             raise fail("runtime_died", "It is over.")
@@ -78,7 +82,7 @@ class Bench:
     async def count(self, words: str, model: str = "m") -> int:
         """Count these."""
         asked = GenerateRequest(ModelId(model), TextPrompt(words), counts=True)
-        return len((await self.counters.prepared(asked)).tokens)
+        return len((await self.counters.prepared(asked, OWNER)).tokens)
 
 
 @asynccontextmanager
@@ -167,7 +171,7 @@ async def test_callers_hear_of_their_mistakes_and_of_nothing_else() -> None:
         bench.broken = False
         assert await bench.count("a b") == 2
         with pytest.raises(RoostError) as without:
-            await weights_are_needed(GenerateRequest(ModelId("m"), TextPrompt("a")))
+            await weights_are_needed(GenerateRequest(ModelId("m"), TextPrompt("a")), OWNER)
         assert without.value.failure.reason == "runtime_died"
 
 
@@ -192,7 +196,8 @@ async def test_a_prompt_is_told_as_well_as_counted() -> None:
         asked = GenerateRequest(
             ModelId("m"), TextPrompt("two words"), counts=True, return_tokens=True
         )
-        assert (await bench.counters.prepared(asked)).tokens == (0, 1)
+        assert (await bench.counters.prepared(asked, OWNER)).tokens == (0, 1)
+        assert bench.started[0].owners == [OWNER], "prompts are remembered for whoever asks"
         bare = msgspec.structs.replace(asked, prompt=TextPrompt("two words", bare=True))
         with pytest.raises(RoostError, match="tells no texts of prompts"):
-            await bench.counters.prepared(bare)
+            await bench.counters.prepared(bare, OWNER)

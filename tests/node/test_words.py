@@ -10,6 +10,7 @@ from roost.backends.base import Prepared, Runtime
 from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
 from roost.backends.scripted.prompts import BOS
 from roost.backends.scripted.script import Script
+from roost.core.ids import TenantId
 from roost.core.model import Manifest
 from roost.core.request import (
     ChatPrompt,
@@ -38,7 +39,7 @@ async def told(on: Runtime, prompt: Prompt) -> Prepared:
     """Have a prompt told."""
     asked = GenerateRequest(MODEL, prompt, max_tokens=1, return_tokens=True, counts=True)
     assert words.are_wanted(asked)
-    return await vectors.prepared(on, asked)
+    return await vectors.prepared(on, asked, TenantId("t"))
 
 
 async def test_a_text_is_told_as_its_tokens(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from roost.backends.base import Hold, Prepared, SlotUse, Take, Telemetry
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
-from roost.core.ids import ModelId, RuntimeId
+from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.model import RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, TextPrompt
 from roost.errors import Failure, RoostError, fail
@@ -64,7 +64,7 @@ class TinyRuntime:
         self.told: Telemetry | None = None
         self.is_poured = False
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """One token per word; `toolong` does not fit, `ponder` takes for ever."""
         if self.died.is_set():
             raise RoostError(DIED)

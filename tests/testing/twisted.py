@@ -23,6 +23,7 @@ from roost.backends.base import (
 )
 from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
 from roost.core.events import Delta, Failed, Finished, PrefillProgress, Started, StreamEvent
+from roost.core.ids import TenantId
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.request import GenerateRequest, Sampling
 from roost.errors import Failure, RoostError, fail
@@ -229,13 +230,13 @@ class TwistedRuntime:
         """Set once the runtime has ended."""
         return self.inner.died
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Prepare, or fail in an odd way."""
         if self.flaws.odd_refusal:
             raise self.flaws.odd_refusal
         if self.flaws.lives_on and self.died.is_set():
             return Prepared(request, (1,), 1)
-        return await self.inner.prepare(self.flaws.request(request))
+        return await self.inner.prepare(self.flaws.request(request), owner)
 
     @asynccontextmanager
     async def open(self, prepared: Prepared, use: SlotUse) -> AsyncIterator[Events]:

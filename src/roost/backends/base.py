@@ -61,6 +61,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from roost.core.events import StreamEvent
+from roost.core.ids import TenantId
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.reading import Reading
 from roost.core.request import ChatPrompt, GenerateRequest
@@ -208,8 +209,11 @@ class Runtime(Protocol):
         """Its slots' states as files; None where that was tried at the start and does not work."""
         ...
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Render, tokenise and count; takes no slot and starts no prefill.
+
+        `owner` is whose prompt it is: what is remembered of prompts is remembered for it alone, so
+        that nobody learns by the time it takes what others have asked. Of nobody, nothing is.
 
         Raises `RoostError`: `context_length_exceeded` when the prompt leaves no room for one token,
         `unsupported` for a chat without a template, `bad_request` for what the template or the

@@ -22,7 +22,7 @@ def cold_count(stream: Stream) -> Prepare:
     """Take a stream on to be counted by the vocabulary."""
     moved = stream.move("loaded")
     assert moved, f"counted while {stream.phase}"
-    return Prepare(stream.key, VOCABULARY, stream.request)
+    return Prepare(stream.key, VOCABULARY, stream.request, stream.tenant)
 
 
 def is_cold_count(

@@ -66,6 +66,7 @@ class Prepare(msgspec.Struct, frozen=True):
     key: StreamKey
     runtime: RuntimeId
     request: GenerateRequest
+    tenant: TenantId
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -277,7 +277,7 @@ async def _prepare(hands: Hands, effect: Prepare, job: Job) -> None:
     async def work() -> None:
         cold = effect.runtime == VOCABULARY
         ready = hands.count if cold else partial(vectors.prepared, _runtime(hands, effect.runtime))
-        done.append(await ready(effect.request))
+        done.append(await ready(effect.request, effect.tenant))
 
     failure = await _failure_of(hands, "prepare", job.stoppable(work))
     del hands.jobs[effect.key]

@@ -392,7 +392,7 @@ class Workshop:
         stream.runtime = runtime
         self.floors[runtime].admit(stream, now)
         self.ledger.used(runtime, now)
-        self._outgoing.add(Prepare(stream.key, runtime, stream.request))
+        self._outgoing.add(Prepare(stream.key, runtime, stream.request, stream.tenant))
 
     def _leave(self, stream: Stream, now: float, *, is_stuck: bool, is_dead: bool) -> None:
         """The stream holds nothing of its runtime any more; see what that makes possible."""

@@ -19,6 +19,7 @@ from roost.backends.rates import learned
 from roost.backends.rendering.prompts import PromptLimits, Prompts
 from roost.backends.rendering.renderer import Renderer
 from roost.core.events import StreamEvent
+from roost.core.ids import TenantId
 from roost.core.model import Capabilities, RuntimeKey
 from roost.core.request import ChatPrompt, GenerateRequest
 from roost.core.vectors import FLOAT_BYTES, numbers
@@ -75,7 +76,7 @@ class HostedRuntime:
         """No library that is hosted can write down what a slot holds."""
         return None
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
         self._generating.check(request)
         prompted = await self._prompts.tokens(request)

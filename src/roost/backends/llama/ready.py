@@ -20,6 +20,7 @@ from roost.backends.processes.child import Child, Program
 from roost.backends.processes.child import start as start_child
 from roost.backends.processes.last_words import why_ended
 from roost.backends.processes.loading import guessed_part
+from roost.backends.rendering.remembered import Remembered, marks_in
 from roost.backends.rendering.renderer import renderer_for
 from roost.core.model import Manifest, RuntimeKey
 from roost.errors import RoostError, fail
@@ -91,12 +92,13 @@ class Starting:
                     budget_ms = self._key.options.engine.step_budget_ms
                     await check_pace(link, facts.vocab_size, budget_ms, launch.batch)
                 states = await self._states(link, facts)
+                remembered = await self._remembered(link)
         except TimeoutError:
             message = f"The model was not loaded within {self._settings.start_timeout_s:g} s."
             raise fail("load_failed", message) from None
         except Lost:
             raise fail("load_failed", "The runtime does not answer as llama.cpp does.") from None
-        own = Belongings(renderer, self._folder, states)
+        own = Belongings(renderer, self._folder, states, remembered)
         return LlamaRuntime(self._key, self._settings, link, facts, own)
 
     async def undo(self) -> None:
@@ -142,6 +144,14 @@ class Starting:
         window = max((layers.window for layers in kv.layers), default=0)
         plan = ProbePlan(facts.vocab_size, facts.ctx, window, facts.build)
         return await probed(link, self._launch.state_folder, self._launch.slots, plan)
+
+    async def _remembered(self, link: Link) -> Remembered | None:
+        """Find the tokens at which this model's conversations can be taken apart."""
+        marks = marks_in(self._manifest.chat_template or "", self._manifest.control_tokens)
+        ids = await link.tokenize(marks, special=True) if marks else ()
+        if not ids or len(ids) != len(marks) or len(set(ids)) != len(ids):
+            return None
+        return Remembered(dict(zip(marks, ids, strict=True)))
 
     async def _bos(self, link: Link) -> tuple[int, ...]:
         if not (self._manifest.add_bos and self._manifest.bos):

@@ -24,8 +24,10 @@ from roost.backends.llama.states import LlamaStates
 from roost.backends.llama.stream import Stream
 from roost.backends.rates import learned
 from roost.backends.rendering.prompts import PromptLimits, Prompts
+from roost.backends.rendering.remembered import Remembered
 from roost.backends.rendering.renderer import Renderer
 from roost.core.events import StreamEvent
+from roost.core.ids import TenantId
 from roost.core.model import Capabilities, RuntimeKey
 from roost.core.request import ChatPrompt, GenerateRequest
 from roost.errors import RoostError
@@ -71,11 +73,15 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Belongings(NamedTuple):
-    """What goes with a server: the renderer of its template, its folder, its slots' states."""
+    """What goes with a server: the renderer of its template, its folder, its slots' states.
+
+    `remembered` is what is known of its prompts, None where they cannot be taken apart.
+    """
 
     renderer: Renderer | None
     folder: Path
     states: LlamaStates | None
+    remembered: Remembered | None = None
 
 
 class LlamaRuntime:
@@ -95,7 +101,7 @@ class LlamaRuntime:
         self._facts = facts
         self._renderer = own.renderer
         limits = PromptLimits(facts.bos, facts.max_token_bytes, facts.ctx)
-        self._prompts = Prompts(own.renderer, link.tokenize, limits)
+        self._prompts = Prompts(own.renderer, link.tokenize, limits, own.remembered)
         self._folder = own.folder
         self._states = own.states
         self._formats = Formats()
@@ -128,12 +134,12 @@ class LlamaRuntime:
         """Its slots' states; None for a model that does not come back from a file as it was."""
         return self._states
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
         self._generating.check(request)
         await self._formats.of(request)
         try:
-            prompted = await self._prompts.tokens(request)
+            prompted = await self._prompts.tokens(request, owner)
         except Lost:
             raise RoostError(await self._link.blame("the prompt was not tokenised")) from None
         prepared = self._generating.prepared(request, prompted.tokens, prompted.reading)

@@ -22,6 +22,7 @@ from roost.backends.openai.card_file import read_installed, read_key
 from roost.backends.openai.stream import Served, Stream, body_of
 from roost.core.card import Remote
 from roost.core.events import StreamEvent
+from roost.core.ids import TenantId
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.request import GenerateRequest
 from roost.errors import fail
@@ -94,7 +95,7 @@ class RemoteRuntime:
         """What a server holds is its own."""
         return None
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Check and translate; the server counts, so there are no tokens here.
 
         See `base.Runtime.prepare`; `unsupported` as well for what the dialect has no words for.

@@ -26,6 +26,7 @@ from roost.backends.processes.child import start as start_child
 from roost.backends.processes.last_words import why_ended
 from roost.config.read import read_environment
 from roost.core.events import StreamEvent
+from roost.core.ids import TenantId
 from roost.core.model import RuntimeKey
 from roost.core.request import GenerateRequest
 from roost.errors import RoostError, fail
@@ -86,9 +87,9 @@ class ServedRuntime:
         """What a server holds is its own."""
         return None
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Check and translate; see `openai_http.RemoteRuntime.prepare`."""
-        return await self._remote.prepare(request)
+        return await self._remote.prepare(request, owner)
 
     def open(
         self, prepared: Prepared, use: SlotUse

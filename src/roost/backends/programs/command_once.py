@@ -22,6 +22,7 @@ from roost.backends.rendering.prompts import rendered_by
 from roost.backends.rendering.renderer import Renderer, renderer_for
 from roost.core.card import Once
 from roost.core.events import StreamEvent
+from roost.core.ids import TenantId
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.reading import Reading
 from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt
@@ -101,7 +102,7 @@ class OnceRuntime:
         """Nothing is kept between requests."""
         return None
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Check and render; the program counts, if anybody does, so there are no tokens here.
 
         See `base.Runtime.prepare`; `unsupported` as well for what the program has no words for.

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from roost.backends import checks
+from roost.backends.rendering.remembered import Remembered
 from roost.backends.rendering.renderer import Renderer
+from roost.core.ids import TenantId
 from roost.core.reading import Reading
 from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
 from roost.errors import fail
@@ -42,16 +44,24 @@ class Prompted(NamedTuple):
 
 
 class Prompts:
-    """Makes prompts for one runtime; `renderer` is None for a model that cannot chat."""
+    """Makes prompts for one runtime; `renderer` is None for a model that cannot chat.
+
+    Without anything `remembered` every conversation is tokenised whole.
+    """
 
     def __init__(
-        self, renderer: Renderer | None, tokenize: Tokenizer, limits: PromptLimits
+        self,
+        renderer: Renderer | None,
+        tokenize: Tokenizer,
+        limits: PromptLimits,
+        remembered: Remembered | None = None,
     ) -> None:
         self._renderer = renderer
         self._tokenize = tokenize
         self._limits = limits
+        self._remembered = remembered
 
-    async def tokens(self, request: GenerateRequest) -> Prompted:
+    async def tokens(self, request: GenerateRequest, owner: TenantId | None = None) -> Prompted:
         """Give the tokens, the first one once. Raises what a runtime's `prepare` may raise."""
         prompt, (bos, longest, ctx) = request.prompt, self._limits
         if isinstance(prompt, TokensPrompt):
@@ -64,10 +74,20 @@ class Prompts:
         exact = request.constraint is not None
         rendered = await rendered_by(self._renderer, prompt, exact=exact)
         checks.check_size(request, rendered.pieces, longest, ctx)
-        tokens = await self._tokenize(rendered.pieces, special=True)
+        tokens = await self._chat_tokens(rendered.pieces, owner)
         # Many templates print the BOS themselves, and a second one makes models stutter.
         tokens = tokens if tokens[: len(bos)] == bos else bos + tokens
         return Prompted(tokens, rendered.reading, rendered.schema)
+
+    async def _chat_tokens(self, pieces: Sequence[str], owner: TenantId | None) -> tuple[int, ...]:
+        """Tokenise a conversation, of which its owner has often sent all but the end before."""
+        if self._remembered is None or owner is None:
+            return await self._tokenize(pieces, special=True)
+        recall = self._remembered.recall(owner, pieces)
+        missing = recall.missing
+        told = await self._tokenize(missing, special=True) if missing else ()
+        whole = recall.whole(told)
+        return await self._tokenize(pieces, special=True) if whole is None else whole
 
     async def text(self, prompt: ChatPrompt) -> str:
         """Give the text that the template makes of a conversation; raises as `tokens` does."""

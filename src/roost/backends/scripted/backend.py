@@ -28,6 +28,7 @@ from roost.backends.scripted.script import Script, script_in
 from roost.backends.scripted.states import ScriptedStates
 from roost.backends.scripted.vectors import pairs_of, ranked, tokens_of, vector
 from roost.core.events import StreamEvent
+from roost.core.ids import TenantId
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.core.request import ChatPrompt, GenerateRequest
 from roost.errors import fail
@@ -114,7 +115,7 @@ class ScriptedRuntime:
         """Its slots' states, where it was given a folder for them."""
         return self._states
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
+    async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Render and count; see `base.Runtime.prepare`."""
         self._generating.check(request)
         await self._formats.of(request)

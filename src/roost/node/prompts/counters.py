@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from roost.backends.base import Prepared, Runtime
-from roost.core.ids import ModelId
+from roost.core.ids import ModelId, TenantId
 from roost.errors import Fault, RoostError
 from roost.node.cold import VOCABULARY
 from roost.node.prompts import vectors
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 LaunchCounter: TypeAlias = Callable[[ModelId], Awaitable[Runtime]]
 """Starts what counts prompts of a model; raises `RoostError` where that cannot be."""
 
-Count: TypeAlias = "Callable[[GenerateRequest], Awaitable[Prepared]]"
+Count: TypeAlias = "Callable[[GenerateRequest, TenantId], Awaitable[Prepared]]"
 """Counts a prompt without its model's weights; raises `runtime_died` where that cannot be."""
 
 COUNTERS_MAX = 2
 
 
-async def weights_are_needed(_request: GenerateRequest) -> Prepared:
+async def weights_are_needed(_request: GenerateRequest, _owner: TenantId) -> Prepared:
     """Say so where nothing counts without them."""
     raise RoostError(DIED)
 
@@ -69,7 +69,7 @@ class Counters:
         """How many counts are under way."""
         return sum(one.users for one in self._counters.values())
 
-    async def prepared(self, request: GenerateRequest) -> Prepared:
+    async def prepared(self, request: GenerateRequest, owner: TenantId) -> Prepared:
         """Render, tokenise and count, or tell that, as a runtime of the model would.
 
         Raises what `Runtime.prepare` raises of the caller's fault, and for everything else
@@ -77,7 +77,7 @@ class Counters:
         """
         try:
             async with self._counter(request.model) as runtime:
-                return await vectors.prepared(runtime, request)
+                return await vectors.prepared(runtime, request, owner)
         except RoostError as error:
             if error.failure.kind.fault is Fault.CALLER:
                 raise

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 
 from roost.backends.base import Embedder, Prepared, Ranker, Runtime, SlotUse
 from roost.core.events import Finished, Started, StreamEvent, Usage, Vectors
+from roost.core.ids import TenantId
 from roost.core.request import EmbedPrompt, GenerateRequest, RankPrompt
 from roost.core.vectors import packed, shortened
 from roost.errors import RoostError, fail
@@ -23,17 +25,17 @@ BATCH_INPUTS = 16
 """Of a batch, one longer input aside: less than a second on a small machine that others use too."""
 
 
-async def prepared(runtime: Runtime, request: GenerateRequest) -> Prepared:
+async def prepared(runtime: Runtime, request: GenerateRequest, owner: TenantId) -> Prepared:
     """Make a request ready; raises what `prepare`, `tokenize` and `pairs` of a runtime raise."""
     if words.are_wanted(request):
-        return await words.prepared(runtime, request)
+        return await words.prepared(runtime, request, owner)
     match request.prompt:
         case EmbedPrompt(inputs):
             return Prepared(request, (), 0, inputs=await _embedder(runtime).tokenize(inputs))
         case RankPrompt(query, documents):
             pairs = await _ranker(runtime).pairs(query, documents)
             return Prepared(request, (), 0, inputs=pairs)
-    return await trimming.prepared(runtime.prepare, request)
+    return await trimming.prepared(partial(runtime.prepare, owner=owner), request)
 
 
 @asynccontextmanager

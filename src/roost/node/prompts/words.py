@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from roost.backends.base import Prepared, Runtime, Teller
+from roost.core.ids import TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt, TokensPrompt
 from roost.errors import fail
 
@@ -21,13 +22,13 @@ def are_wanted(request: GenerateRequest) -> bool:
     return request.counts and request.return_tokens
 
 
-async def prepared(runtime: Runtime, request: GenerateRequest) -> Prepared:
+async def prepared(runtime: Runtime, request: GenerateRequest, owner: TenantId) -> Prepared:
     """Make such a request ready; raises what `Runtime.prepare` and `base.Teller` raise."""
     prompt = request.prompt
     if isinstance(prompt, TextPrompt) and prompt.bare:
         # Who knows nothing of bare texts would put something before this one.
         _teller(runtime)
-    ready = await runtime.prepare(msgspec.structs.replace(request, counts=False))
+    ready = await runtime.prepare(msgspec.structs.replace(request, counts=False), owner)
     if len(ready.tokens) > TOKENS_MAX:
         message = f"The prompt has {len(ready.tokens)} tokens, {TOKENS_MAX} are told."
         raise fail("context_length_exceeded", message, param="prompt")
