@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,14 +23,22 @@ LLAMA_CHILD = b"roost.backends.llama.child"
 
 
 def pinned(
-    command: Sequence[str], core: int | None, *, log: Path | None = None
+    command: Sequence[str],
+    core: int | None,
+    *,
+    log: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command on one core, or any, in a process group that ends with this process."""
+    """Start a command on one core, or any, in a process group that ends with this process.
+
+    `env` is its whole environment, this process's where there is none.
+    """
     cores = {core % (os.cpu_count() or 1)} if core is not None else set[int]()
     with log.open("wb") if log is not None else nullcontext(subprocess.PIPE) as out:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
+            env=env,
             stdout=out,
             stderr=subprocess.STDOUT if log is not None else None,
             start_new_session=True,

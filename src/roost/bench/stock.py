@@ -12,21 +12,31 @@ import msgspec
 
 from roost.backends.llama.argv import Launch
 from roost.backends.llama.child import serve, stock_of
+from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
 from roost.bench.drills.stage import Stage, until
 from roost.bench.processes import end, free_port, pinned, python
+from roost.config.read import read_environment
 
 START_S = 60.0
 
 
 @asynccontextmanager
-async def stock_server(stage: Stage, slots: int, slot_ctx: int) -> AsyncIterator[int]:
-    """Serve the stage's real model with the stock server; yields its port when it is ready."""
+async def stock_server(
+    stage: Stage, slots: int, slot_ctx: int, *, copies: bool = False
+) -> AsyncIterator[int]:
+    """Serve the stage's real model with the stock server; yields its port when it is ready.
+
+    With `copies` its weights lie in huge pages, as those of roost's children do.
+    """
     assert stage.real is not None, "a stock server runs real models only"
     port = free_port()
-    launch = Launch(str(stage.real), "", "", slot_ctx, slots, 0, port=port)
+    launch = Launch(str(stage.real), "", "", slot_ctx, slots, 0, port=port, copies=copies)
     words = msgspec.json.encode(launch).decode()
-    log = stage.path / "stock.log"
-    server = pinned((python(), "-m", "roost.bench.stock", words), None, log=log)
+    log = stage.path / f"stock-{port}.log"
+    environ = read_environment()
+    if copies:
+        environ[TUNABLES] = with_huge_pages(environ.get(TUNABLES, ""))
+    server = pinned((python(), "-m", "roost.bench.stock", words), None, log=log, env=environ)
     try:
         await until(lambda: _answers(port), "the stock server is ready", START_S)
         yield port

@@ -112,7 +112,7 @@ def _adapter(file: ExtraFile) -> object:
 
 
 def stock_of(launch: Launch) -> object:
-    """Take model, room and address from a launch, and leave all else as it comes, to compare."""
+    """Take model, room, address and kind of memory from a launch, to compare; all else is stock."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -121,6 +121,8 @@ def stock_of(launch: Launch) -> object:
     params.n_parallel = launch.slots
     params.hostnames = ["127.0.0.1"]
     params.port = launch.port
+    if launch.copies:
+        params.load_mode = xllamacpp.llama_load_mode[LOAD["off", False]]
     return params
 
 
