@@ -13,26 +13,22 @@ import pytest
 from roost.backends.base import SlotUse
 from roost.backends.hosted.host import Hosted
 from roost.backends.hosted.runtime import HostedRuntime
-from roost.backends.registry import library, make
+from roost.backends.registry import library
 from roost.core.events import Delta, StreamEvent
-from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.errors import RoostError
 from roost.store.home import Home
 from roost.store.models.registry import ModelStore
 from roost.testing.conformance import Subject
-from tests.backends.subjects import settings_in
 from tests.backends.test_host_chaos import answer, failure, program, said, set_so, started, wanted
 from tests.children import runs
 from tests.conftest import until
 from tests.engines.conftest import ONNX, SAFETENSORS
+from tests.engines.subjects import subject
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(600)]
-OPTIONS = RuntimeOptions(ctx=256, slots=2, batch=64, threads=1, device="cpu")
 BACKENDS = {"transformers": SAFETENSORS, "onnx_genai": ONNX, "candle": SAFETENSORS}
 WORDS = {"candle": 3}
 """How often the prompt that is left a hundred times says two words; 40 are two steps of others."""
-
-ALIVE_S = 30.0
 
 
 @pytest.fixture(params=BACKENDS)
@@ -40,13 +36,6 @@ def one(request: pytest.FixtureRequest, home: Path, tmp_path: Path) -> Subject:
     """Give each backend with its model."""
     name = request.param
     return subject(name, ModelStore(Home.open(home)).get(BACKENDS[name]), tmp_path)
-
-
-def subject(name: str, model: Manifest, folder: Path) -> Subject:
-    """Give a backend with a model, patient where others are busy."""
-    key = RuntimeKey(name, model.id, model.digest, OPTIONS)
-    settings = settings_in(folder, release_timeout_s=ALIVE_S)
-    return Subject(make(name), key, model, settings)
 
 
 async def test_a_killed_library_takes_its_own_streams_along(one: Subject) -> None:

@@ -196,10 +196,14 @@ def _model(order: Load) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         dtype = getattr(torch, order.dtype) if order.dtype else "auto"
         embeds = order.mode == "embed"
         kind = transformers.AutoModel if embeds else transformers.AutoModelForCausalLM
-        model = kind.from_pretrained(folder, dtype=dtype, **kept)
+        model, told = kind.from_pretrained(folder, dtype=dtype, output_loading_info=True, **kept)
     except (OSError, ValueError, KeyError, ImportError) as error:
         why = f"Transformers cannot load this folder ({type(error).__name__}); the log says more."
         raise CannotLoad(why) from error
+    # The library draws these at random. Vectors need no pooler, and folders may have none.
+    missing = [name for name in told["missing_keys"] if not (embeds and "pooler" in name)]
+    if missing:
+        raise CannotLoad(f"The folder lacks {len(missing)} of the model's weights: get it again.")
     if device == "cpu" and not order.dtype and model.dtype == torch.float16:
         # Processors compute it in software, where they can at all.
         model = model.to(torch.bfloat16)
