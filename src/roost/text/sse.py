@@ -147,13 +147,6 @@ def encode_data(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-def encode_event(event: str, data: bytes) -> bytes:
-    """Frame `data` as an event of the type `event`, which holds no line end."""
-    if not event or "\n" in event or "\r" in event:
-        raise ValueError("an event type is one non-empty line")
-    return b"event: " + event.encode() + b"\n" + encode_data(data)
-
-
 def blocks(data: bytes) -> list[bytes]:
     """Split what the functions here have made into its events and comments, each whole."""
     return [block + b"\n\n" for block in data.split(b"\n\n")[:-1]]
