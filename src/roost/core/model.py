@@ -93,6 +93,14 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     mode: Mode = "generate"
 
 
+def ctx_within(asked: int, most: int) -> int:
+    """Give the tokens of a context: as many as are `asked` for, and not above `most`.
+
+    Who asks for 0 wants the most, which is 0 where nobody knows it.
+    """
+    return min(asked or most, most or asked)
+
+
 class RuntimeKey(msgspec.Struct, frozen=True):
     """Identity of a runtime: two equal keys share one, two different keys never do.
 

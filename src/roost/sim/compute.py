@@ -14,6 +14,7 @@ from zlib import crc32
 from roost.backends.base import Prepared, SlotUse
 from roost.core.events import Delta, Finished, FinishReason, PrefillProgress, Started, StreamEvent
 from roost.core.events import Usage as Spent
+from roost.core.prefixes import common_length
 from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt
 from roost.errors import Failure
 from roost.node.effects import StreamKey
@@ -106,7 +107,7 @@ class Engine(Process):
         stream = _Stream(key, prepared, use.slot, pieces)
         held = self._kv.get(use.slot, ()) if use.reuse else ()
         # The last token is always computed anew: its logits are what the answer begins with.
-        stream.cached = min(_common(held, prepared.tokens), max(0, len(prepared.tokens) - 1))
+        stream.cached = min(common_length(held, prepared.tokens), max(0, len(prepared.tokens) - 1))
         stream.prefilled = stream.cached
         self._kv[use.slot] = ()
         self.streams[key] = stream
@@ -198,13 +199,6 @@ class Engine(Process):
 
 def _size(prepared: Prepared) -> int:
     return len(prepared.tokens) + sum(map(len, prepared.inputs))
-
-
-def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    for index, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return index
-    return min(len(one), len(other))
 
 
 def _nobody(*_args: object) -> None:

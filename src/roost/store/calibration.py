@@ -22,7 +22,10 @@ ENTRIES_MAX = 256
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """One runtime key, what was calculated for it, None where that could not be, and measured."""
+    """One runtime key, what was calculated for it, None where that could not be, and measured.
+
+    When that was is for people who read the file; roost goes by the order of its lines.
+    """
 
     backend: str
     digest: str

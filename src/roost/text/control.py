@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 
+from roost.core.prefixes import common_length
 from roost.errors import fail
 
 _PRIVATE_USE = ((0xE000, 0xF8FF), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD))
@@ -139,16 +140,11 @@ def _any_of(rests: list[str], level: int = 0) -> str:
     branches = []
     for _, group in groupby(rests, itemgetter(0)):
         same = list(group)
-        head = _common_head(same[0], same[-1])
+        # What the first and the last begin with, all that sort between them do.
+        head = same[0][: common_length(same[0], same[-1])]
         below = _any_of([rest[len(head) :] for rest in same], level + 1)
         branches.append(re.escape(head) + below)
     return f"(?:{'|'.join(branches)})" if len(branches) > 1 else branches[0]
-
-
-def _common_head(first: str, last: str) -> str:
-    """Give the longest common beginning of two strings, and of all that sort between them."""
-    pairs = enumerate(zip(first, last, strict=False))
-    return first[: next((n for n, (a, b) in pairs if a != b), min(len(first), len(last)))]
 
 
 def _free_character(texts: Sequence[str]) -> str:

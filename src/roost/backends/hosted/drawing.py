@@ -73,10 +73,10 @@ class Draw:
     ) -> None:
         self._sampling = sampling
         self._top = top
-        self._temperature = _or(sampling.temperature, defaults.temperature)
-        self._top_p = _or(sampling.top_p, defaults.top_p)
-        self._top_k = int(_or(sampling.top_k, defaults.top_k))
-        self._min_p = _or(sampling.min_p, defaults.min_p)
+        self._temperature = wanted_or(sampling.temperature, defaults.temperature)
+        self._top_p = wanted_or(sampling.top_p, defaults.top_p)
+        self._top_k = int(wanted_or(sampling.top_k, defaults.top_k))
+        self._min_p = wanted_or(sampling.min_p, defaults.min_p)
         self._counts = Counter(said)
         seed = secrets.randbelow(SEED_MAX) if sampling.seed is None else sampling.seed
         self._dice = random.Random(seed)
@@ -122,8 +122,8 @@ class Draw:
 
     def _weighed(self, logits: Logits) -> Logits:
         """Add what a client wants: biases, and penalties for what was said."""
-        presence = _or(self._sampling.presence_penalty, 0.0)
-        frequency = _or(self._sampling.frequency_penalty, 0.0)
+        presence = wanted_or(self._sampling.presence_penalty, 0.0)
+        frequency = wanted_or(self._sampling.frequency_penalty, 0.0)
         counts = self._counts if presence or frequency else {}
         if not (counts or self._sampling.logit_bias):
             return logits
@@ -142,7 +142,8 @@ def logits_of(values: object) -> Logits:
     return np.asarray(values, dtype=np.float32)
 
 
-def _or(wanted: float | None, default: float) -> float:
+def wanted_or(wanted: float | None, default: float) -> float:
+    """Give what a client wants, or else the default."""
     return default if wanted is None else wanted
 
 
@@ -212,9 +213,10 @@ def _choice(logits: Logits, token: int, top: int, raw: Callable[[int], bytes]) -
     places = _likely_ones(weights, top, float("inf"), 0.0)
     best = _likeliest(logits, places, top).tolist() if top else []
     norm = float(logits.max()) + math.log(float(weights.sum(dtype=float)))
-    likely = [_likely(float(logits[one]) - norm, raw(one)) for one in (token, *best)]
-    return TokenChoice(likely[0], tuple(likely[1:]))
+    chosen, *others = [likely(float(logits[one]) - norm, raw(one)) for one in (token, *best)]
+    return TokenChoice(chosen, tuple(others))
 
 
-def _likely(logprob: float, raw: bytes) -> TokenLogprob:
+def likely(logprob: float, raw: bytes) -> TokenLogprob:
+    """Say how likely a token of these bytes is; rounding may put it above 0, which none is."""
     return TokenLogprob(raw.decode("utf-8", "replace"), min(0.0, logprob), raw)

@@ -17,7 +17,7 @@ from roost.backends.processes.loading import guessed_part
 from roost.backends.rendering.renderer import Renderer, renderer_for
 from roost.config.read import read_environment
 from roost.core.engine import lack
-from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.model import Capabilities, Manifest, RuntimeKey, ctx_within
 from roost.errors import fail
 
 POLL_S = 0.25
@@ -112,7 +112,7 @@ async def _until_loaded(link: HostLink, manifest: Manifest) -> Loaded:
 def _load(key: RuntimeKey, manifest: Manifest, path: str) -> Load:
     options = key.options
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
-    ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
+    ctx = ctx_within(options.ctx, manifest.ctx_train)
     return Load(
         *(path, ctx, options.slots, options.batch, options.threads),
         device=options.device,

@@ -7,13 +7,13 @@ the same for each: a prompt in batches, one token after the other, an end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from itertools import takewhile
 from typing import NamedTuple, Protocol
 
 from roost.backends.hosted.drawing import Defaults, Draw, Logits
 from roost.backends.hosted.engine import Running
 from roost.backends.hosted.frames import Began, Filled, Run, Said
 from roost.backends.hosted.hf_texts import Texts
+from roost.core.prefixes import common_length
 
 
 class Held(Protocol):
@@ -66,9 +66,7 @@ def _kept(job: Run, held: Held) -> int:
     """Go back to what is a beginning of the prompt, all but its last token."""
     if not job.reuse:
         return held.back_to(0)
-    pairs = zip(held.tokens, job.tokens[:-1], strict=False)
-    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return held.back_to(common)
+    return held.back_to(common_length(held.tokens, job.tokens[:-1]))
 
 
 def _parts(job: Run, done: int, batch: int) -> Iterator[tuple[int, ...]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from roost.backends.hosted.drawing import Defaults, defaults_of
+from roost.backends.hosted.drawing import Defaults, defaults_of, likely, wanted_or
 from roost.backends.hosted.engine import CannotLoad, Running
 from roost.backends.hosted.frames import Began, Filled, Load, Loaded, Run, Said
 from roost.backends.hosted.gguf_vocabulary import vocabulary_of
@@ -32,7 +32,8 @@ from roost.backends.hosted.hf_folder import (
 from roost.backends.hosted.hf_texts import Texts
 from roost.backends.hosted.hf_vocabulary import Tokenizer
 from roost.backends.libraries.candle_words import Words, numbered
-from roost.core.events import TokenChoice, TokenLogprob
+from roost.core.events import TokenChoice
+from roost.core.model import ctx_within
 from roost.errors import RoostError
 from roost.text.gguf import read_header
 
@@ -65,10 +66,10 @@ class CandleEngine:
         # The library refuses a request while it takes another one's.
         self._asking = threading.Lock()
         self._model = model
-        most = runner.max_sequence_length() or order.ctx
+        ctx = ctx_within(order.ctx, runner.max_sequence_length() or 0)
         texts = model.texts
         self.loaded = Loaded(
-            *(min(order.ctx or most, most), model.vocab_size, texts.bos, texts.longest_bytes),
+            *(ctx, model.vocab_size, texts.bos, texts.longest_bytes),
             f"mistralrs {version('mistralrs')}",
         )
 
@@ -110,19 +111,19 @@ class CandleEngine:
         biases = dict(sampling.logit_bias)
         if job.ignore_eos:
             biases |= dict.fromkeys(self._model.ends, BARRED)
-        top_p = _or(sampling.top_p, defaults.top_p)
+        top_p = wanted_or(sampling.top_p, defaults.top_p)
         # Nothing but the likeliest is left of it, which the library does not take for a share.
-        top_k = 1 if top_p == 0 else int(_or(sampling.top_k, defaults.top_k))
+        top_k = 1 if top_p == 0 else int(wanted_or(sampling.top_k, defaults.top_k))
         return mistralrs.ChatCompletionRequest(
             messages=self._model.words.text(job.tokens),
             model="default",
             stream=True,
             max_tokens=job.limit,
             ignore_eos=True,
-            temperature=_or(sampling.temperature, defaults.temperature),
+            temperature=wanted_or(sampling.temperature, defaults.temperature),
             top_p=top_p if 0 < top_p < 1 else None,
             top_k=top_k or None,
-            min_p=_or(sampling.min_p, defaults.min_p) or None,
+            min_p=wanted_or(sampling.min_p, defaults.min_p) or None,
             presence_penalty=sampling.presence_penalty,
             frequency_penalty=sampling.frequency_penalty,
             logit_bias=biases or None,
@@ -238,16 +239,6 @@ def _runner(model: _Model, order: Load, raw: Path) -> mistralrs.Runner:
         raise CannotLoad("Candle cannot load this model; the log says more.") from error
 
 
-def _or(asked: float | None, default: float) -> float:
-    return default if asked is None else asked
-
-
 def _choice(told: mistralrs.ResponseLogprob, token: int, texts: Texts) -> TokenChoice:
-    best = tuple(_likely(one.token, one.logprob, texts) for one in told.top_logprobs)
-    return TokenChoice(_likely(token, told.logprob, texts), best)
-
-
-def _likely(token: int, logprob: float, texts: Texts) -> TokenLogprob:
-    raw = texts.raw(token)
-    # Rounding may put it above 0, which no probability has.
-    return TokenLogprob(raw.decode("utf-8", "replace"), min(0.0, logprob), raw)
+    best = tuple(likely(one.logprob, texts.raw(one.token)) for one in told.top_logprobs)
+    return TokenChoice(likely(told.logprob, texts.raw(token)), best)

@@ -21,6 +21,7 @@ from roost.backends.hosted.hf_folder import (
     read_texts,
 )
 from roost.backends.hosted.stepping import Speaker, steps
+from roost.core.model import ctx_within
 
 if TYPE_CHECKING:
     import mlx.nn
@@ -79,8 +80,7 @@ class MlxEngine:
         texts, told = read_texts(folder), read_generation(folder)
         self._speaker = Speaker(texts, ends_of(told, config), defaults_of(told), order.batch)
         self._slots = [_Held(model) for _ in range(order.slots)]
-        most = config.max_position_embeddings or order.ctx
-        ctx = min(order.ctx or most, most)
+        ctx = ctx_within(order.ctx, config.max_position_embeddings)
         build = f"mlx-lm {mlx_lm.__version__}"
         self.loaded = Loaded(ctx, config.vocab_size, texts.bos, texts.longest_bytes, build)
 

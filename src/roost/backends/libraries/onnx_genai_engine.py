@@ -17,6 +17,7 @@ from roost.backends.hosted.engine import Bare, CannotLoad, Running
 from roost.backends.hosted.frames import Load, Loaded, Run
 from roost.backends.hosted.hf_folder import read_texts
 from roost.backends.hosted.stepping import Speaker, steps
+from roost.core.model import ctx_within
 
 if TYPE_CHECKING:
     import onnxruntime_genai
@@ -100,8 +101,7 @@ class OnnxGenaiEngine:
         told_ends = told.model.eos_token_id
         ends = frozenset(told_ends if isinstance(told_ends, tuple) else (told_ends,))
         self._speaker = Speaker(texts, ends, defaults_of(told.search), order.batch)
-        most = told.model.context_length or order.ctx
-        ctx = min(order.ctx or most, most)
+        ctx = ctx_within(order.ctx, told.model.context_length)
 
         def begin() -> onnxruntime_genai.Generator:
             settings = onnxruntime_genai.GeneratorParams(model)

@@ -19,7 +19,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -28,6 +27,7 @@ from roost.backends.hosted.engine import CannotLoad, Running
 from roost.backends.hosted.frames import Began, Filled, Load, Loaded, Run, Said
 from roost.backends.scripted.vectors import vector
 from roost.core.events import TokenChoice, TokenLogprob
+from roost.core.prefixes import common_length
 from roost.core.request import Sampling
 from roost.core.vectors import packed
 
@@ -125,8 +125,7 @@ class ToyEngine:
     def run(self, job: Run) -> Running:
         """Compute the prompt, then speak; see `engine.Engine`."""
         held = self._slots[job.slot].tokens if job.reuse else []
-        pairs = zip(held, job.tokens[:-1], strict=False)
-        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        common = common_length(held, job.tokens[:-1])
         slot = self._slots[job.slot] = _Slot()
         for token in job.tokens[:common]:
             slot.push(token)

@@ -20,10 +20,11 @@ from roost.backends.hosted.frames import Load, Loaded, Run
 from roost.backends.hosted.hf_texts import Framed, Texts
 from roost.backends.hosted.stepping import Speaker, steps
 from roost.backends.libraries.transformers_pooling import Pooling, pooling_of
+from roost.core.model import ctx_within
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 CROPPABLE = "DynamicLayer"
 """The only kind of cache that may be cut back: others have forgotten, or mixed, what was before."""
@@ -90,9 +91,8 @@ class TransformersEngine:
         self._speaker = Speaker(texts, ends, defaults_of(model.generation_config), order.batch)
         self._slots = [_Held(model) for _ in range(order.slots)]
         config = model.config.get_text_config()
-        most = int(getattr(config, "max_position_embeddings", 0) or order.ctx)
         self.loaded = Loaded(
-            min(order.ctx or most, most),
+            _ctx(order, config),
             int(config.vocab_size),
             texts.bos,
             texts.longest_bytes,
@@ -220,13 +220,16 @@ def vectors_of(
         texts = Framed(tokenizer.backend_tokenizer.to_str())
     except ValueError as error:
         raise CannotLoad(str(error)) from None
-    most = int(getattr(model.config, "max_position_embeddings", 0) or order.ctx)
     loaded = Loaded(
-        *(min(order.ctx or most, most), int(model.config.vocab_size), texts.before),
+        *(_ctx(order, model.config), int(model.config.vocab_size), texts.before),
         build=f"transformers {transformers.__version__}",
         eos=texts.behind,
     )
     return TransformersVectors(model, texts, loaded, pooling_of(Path(order.path).parent))
+
+
+def _ctx(order: Load, config: PretrainedConfig) -> int:
+    return ctx_within(order.ctx, int(getattr(config, "max_position_embeddings", 0) or 0))
 
 
 def device_of(wanted: str) -> str:

@@ -12,16 +12,13 @@ import msgspec
 from roost.backends.llama import http as llama_http
 from roost.backends.llama.connection import Kept
 from roost.backends.llama.http import Lost, Place
-from roost.backends.processes.child import Child
+from roost.backends.processes.child import DEATH_NOTICE_S, Child
 from roost.errors import Failure, RoostError
 
 T = TypeVar("T")
 
 CALL_TIMEOUT_S = 60.0
 """Longer than a node waits before it calls a silent runtime hung: that rule decides, not this."""
-
-DEATH_NOTICE_S = 0.5
-"""A connection breaks before the kernel tells that the process has ended: wait so long for that."""
 
 RELEASE_POLL_FIRST_S = 0.02
 RELEASE_POLL_MAX_S = 0.1

@@ -37,7 +37,7 @@ from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
 from roost.backends.processes.program_help import help_of
 from roost.config.read import read_environment
 from roost.core.engine import Engine
-from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.model import Capabilities, Manifest, RuntimeKey, ctx_within
 from roost.errors import fail
 
 CHILD = "roost.backends.llama.child"
@@ -170,7 +170,7 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, settings: StartSe
     secret, key_path = secrets.token_hex(32), folder / "key"
     write_key(key_path, secret)
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
-    ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
+    ctx = ctx_within(options.ctx, manifest.ctx_train)
     if state_folder:
         make_private(Path(state_folder))
     return Launch(

@@ -21,7 +21,7 @@ from roost.backends.llama.http import Lost, Place
 from roost.backends.llama.places import remove_folder
 from roost.backends.openai.openai_http import RemoteRuntime, found_model
 from roost.backends.openai.stream import Served
-from roost.backends.processes.child import UNFETCHING, Child, Program
+from roost.backends.processes.child import DEATH_NOTICE_S, UNFETCHING, Child, Program
 from roost.backends.processes.child import start as start_child
 from roost.backends.processes.last_words import why_ended
 from roost.config.read import read_environment
@@ -35,9 +35,6 @@ POLL_S = 0.25
 HEALTH_TIMEOUT_S = 5.0
 HEALTHY = ("/health", "/v1/models")
 """Addresses that are there once the model is; one of them is enough."""
-
-DEATH_NOTICE_S = 0.5
-"""A connection breaks before the kernel tells that the process has ended: wait so long for that."""
 
 REMEDY = "Raise health_timeout_s in the model's card."
 

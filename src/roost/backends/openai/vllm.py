@@ -25,7 +25,7 @@ from roost.backends.openai.openai_http import CAPABILITIES
 from roost.backends.processes.program_help import help_of
 from roost.core.card import Vllm as Card
 from roost.core.engine import lack
-from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.model import Capabilities, Manifest, RuntimeKey, ctx_within
 from roost.errors import fail
 
 MODULE = "vllm.entrypoints.openai.api_server"
@@ -114,7 +114,7 @@ def of_weights(key: RuntimeKey, manifest: Manifest, settings: StartSettings) -> 
     if options.device and here.usable and options.device != here.accelerator:
         message = f"vLLM as it is installed here computes on {here.accelerator}: see --device."
         raise fail("load_failed", message)
-    ctx = min(options.ctx or manifest.ctx_train, manifest.ctx_train or options.ctx)
+    ctx = ctx_within(options.ctx, manifest.ctx_train)
     if ctx < 2:
         raise fail("load_failed", "The folder does not say how much context its model has.")
     dtype = ("--dtype", options.dtype) if options.dtype else ()

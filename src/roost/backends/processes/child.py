@@ -31,6 +31,8 @@ UNFETCHING = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_O
 STDIN_MAX_BYTES = 16 * 1024
 TAIL_MAX_BYTES = 16 * 1024
 REAP_TIMEOUT_S = 10.0
+DEATH_NOTICE_S = 0.5
+"""A connection breaks before the kernel tells that the process has ended: wait so long for that."""
 
 
 class Program(msgspec.Struct, frozen=True):

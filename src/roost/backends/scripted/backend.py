@@ -29,7 +29,7 @@ from roost.backends.scripted.states import ScriptedStates
 from roost.backends.scripted.vectors import pairs_of, ranked, tokens_of, vector
 from roost.core.events import StreamEvent
 from roost.core.ids import TenantId
-from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.model import Capabilities, Manifest, RuntimeKey, ctx_within
 from roost.core.request import ChatPrompt, GenerateRequest
 from roost.errors import fail
 
@@ -96,9 +96,7 @@ class ScriptedRuntime:
         self._key = key
         self._script = script
         self._release_timeout_s = settings.release_timeout_s
-        self._ctx = min(
-            key.options.ctx or manifest.ctx_train, manifest.ctx_train or key.options.ctx
-        )
+        self._ctx = ctx_within(key.options.ctx, manifest.ctx_train)
         slots = key.options.slots
         self._cells: list[tuple[int, ...]] = [()] * slots
         folder = settings.state_folder

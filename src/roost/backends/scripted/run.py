@@ -6,7 +6,7 @@ import asyncio
 import random
 import re
 from collections.abc import AsyncGenerator, Iterable
-from itertools import cycle, takewhile
+from itertools import cycle
 from typing import Protocol
 
 from roost.backends.base import Prepared, SlotUse
@@ -22,6 +22,7 @@ from roost.core.events import (
     merge_deltas,
 )
 from roost.core.model import RuntimeKey
+from roost.core.prefixes import common_length
 from roost.errors import RoostError, fail
 from roost.text.gbnf import Rules
 from roost.text.gbnf_match import matches, shortest
@@ -71,7 +72,7 @@ class Run:
         self._prepared = prepared
         held = runtime.cells(use.slot) if use.reuse else ()
         # As in real engines, at least one token has to be computed to know what comes next.
-        self._cached = min(_common(held, prepared.tokens), len(prepared.tokens) - 1)
+        self._cached = min(common_length(held, prepared.tokens), len(prepared.tokens) - 1)
         self.cells = prepared.tokens[: self._cached]
         self._utf8 = Utf8Decoder()
         self._telling = Telling(use.slot, len(prepared.tokens), prepared.request)
@@ -177,8 +178,3 @@ def _echo(prepared: Prepared) -> list[bytes]:
     if seed is not None:
         pieces += [b" " + word for word in random.Random(seed).choices(_WORDS, k=8)]
     return pieces
-
-
-def _common(held: tuple[int, ...], tokens: tuple[int, ...]) -> int:
-    pairs = zip(held, tokens, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
