@@ -12,6 +12,7 @@ from roost.core.ids import ModelId, NodeId, RequestId
 from roost.errors import Failure
 from roost.sim.claims import allowances as allowance_claims
 from roost.sim.claims import aside as aside_claims
+from roost.sim.claims import handoffs as handoff_claims
 from roost.sim.claims import homes as home_claims
 from roost.sim.claims import leaving as leave_claims
 from roost.sim.claims import room as room_claims
@@ -396,6 +397,7 @@ def test_every_checker_is_exercised_here() -> None:
     elsewhere |= {name for name, _, _ in (*short_claims.CLAIMS, *leave_claims.CLAIMS)}
     elsewhere |= {name for name, _, _ in (*share_claims.CLAIMS, *stay_claims.CLAIMS)}
     elsewhere |= {name for name, _, _ in (*allowance_claims.CLAIMS, *vector_claims.CLAIMS)}
+    elsewhere |= {name for name, _, _ in handoff_claims.CLAIMS}
     assert {checker.name for checker in CHECKERS} == {name for name, _ in BROKEN} | elsewhere
     assert len({checker.claim for checker in CHECKERS}) == len(CHECKERS)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from roost.core.allowance import NO_LIMITS, Allowance
 from roost.core.ids import ModelId, NodeId, RequestId
 from roost.fleet.conversations.compacting import CompactionSettings
+from roost.fleet.conversations.handoffs import HandoffSettings
 from roost.sim.booking import Booking
 from roost.sim.node_facts import (
     Cells,
@@ -25,16 +26,18 @@ from roost.sim.node_facts import (
     Weighing,
     Wish,
 )
-from roost.sim.request_facts import Repeat, Shortened, Trace
+from roost.sim.request_facts import Handed, Repeat, Shortened, Trace
 
 NO_COMPACTION = CompactionSettings(summariser="off")
+NO_HANDOFFS = HandoffSettings()
 
 
 @dataclass(slots=True)
 class Rest:
     """What is left of anything once everything has come to rest.
 
-    `on_account` are tokens and places that are still reserved for keys.
+    `on_account` are tokens and places that are still reserved for keys, `handoffs` those that have
+    a place.
     """
 
     waiting: int
@@ -47,6 +50,7 @@ class Rest:
     alive: int
     nodes: int
     on_account: int = 0
+    handoffs: int = 0
 
 
 @dataclass(slots=True)
@@ -97,6 +101,9 @@ class History:
     allowance: Allowance = NO_LIMITS
     answer_tokens: int = 0
     bookings: list[Booking] = field(default_factory=list)
+    handoffs: HandoffSettings = NO_HANDOFFS
+    handed: list[Handed] = field(default_factory=list)
+    life: str = ""
 
     def troubled(self, node: NodeId, since_s: float, until_s: float) -> bool:
         """Whether anything was wrong with this node in this span."""

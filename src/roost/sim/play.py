@@ -12,6 +12,7 @@ from roost.core.snapshots import ModelOffer
 from roost.fleet.choice.routing import Dice
 from roost.fleet.conversations.compacting import CompactionSettings
 from roost.fleet.conversations.compaction import Compaction
+from roost.fleet.conversations.handoffs import Handoffs, HandoffSettings
 from roost.fleet.conversations.registry import Conversations, ConversationSettings
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.line.allowances import Allowances, AllowanceSettings
@@ -70,6 +71,7 @@ class Parts(msgspec.Struct, frozen=True):
     talks: MakeTalks = Talks
     handover: MakeHandover = Handover
     allowances: Callable[[AllowanceSettings], Allowances] = Allowances
+    handoffs: Callable[[HandoffSettings], Handoffs] = Handoffs
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -128,7 +130,7 @@ class Stage:
                 self.workload.probe(model)
             self._settle()
         self.history.ended_s = world.now
-        self.history.rest = self._rest()
+        self.history.rest, self.history.life = self._rest(), self.front.process.name
         self.history.words = {
             key: tuple(message.content for message in said)
             for key, said in self.front.talks.said.items()
@@ -161,6 +163,7 @@ class Stage:
             on_account=self.front.accounts.on_account(
                 {one.tenant for one in self.history.traces.values()}
             ),
+            handoffs=self.front.handoffs.count(),
             alive=sum(view.state == "alive" for view in self.front.coordinator.fleet()),
             nodes=len(self.workers),
         )
@@ -210,6 +213,7 @@ def _made_of(scenario: Scenario, parts: Parts, world: World) -> FrontParts:
         parts.talks,
         parts.handover,
         lambda: parts.allowances(scenario.allowances),
+        lambda: parts.handoffs(scenario.handoffs),
     )
 
 
@@ -235,6 +239,7 @@ def _history(scenario: Scenario) -> History:
         ctx=max(machines.ctx for machines in scenario.machines),
         allowance=scenario.allowance,
         answer_tokens=scenario.allowances.answer_tokens,
+        handoffs=scenario.handoffs,
     )
 
 

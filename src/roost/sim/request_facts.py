@@ -159,6 +159,34 @@ class Shortened:
 
 
 @dataclass(slots=True)
+class Tried:
+    """Somebody asked for the answer to a prompt that was computed ahead, and `spent` it or not."""
+
+    at_s: float
+    tenant: str
+    life: str
+    spent: bool
+
+
+@dataclass(slots=True)
+class Handed:
+    """A place for a prompt to be computed ahead by `prefill`, in one `life` of a gateway.
+
+    It was `refused`, or kept until `over_s` where nothing came of it, or computed at `made_s`.
+    """
+
+    prefill: RequestId
+    tenant: str
+    life: str
+    at_s: float
+    refused: Failure | None = None
+    made_s: float | None = None
+    over_s: float | None = None
+    secret: str = ""
+    tries: list[Tried] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Repeat:
     """A request under a key that did not run: `twin` is whose it was, `answer` what it was given.
 

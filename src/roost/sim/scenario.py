@@ -9,6 +9,7 @@ import msgspec
 from roost.core.allowance import Allowance
 from roost.core.engine import Mode
 from roost.fleet.conversations.compacting import CompactionSettings
+from roost.fleet.conversations.handoffs import HandoffSettings
 from roost.fleet.conversations.registry import ConversationSettings
 from roost.fleet.line.allowances import AllowanceSettings
 from roost.fleet.settings import FleetSettings
@@ -114,6 +115,8 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `wander` is the share of streams whose clients lose their connection after each `wander_s` and
     come back after `away_s`.
     `insist` is the share of later turns that require the KV of the turn before.
+    `handed` is the share of conversations that are a prompt to be computed ahead: its answer is
+    asked for `tries` times, each within `answer_s`, a share of `strangers` by another tenant.
     Of a model that is not for text, vectors or scores of `inputs` texts are asked, once.
     `named` is the share of conversations whose past the gateway keeps; of their turns a share
     `hasty` is followed by the next one before its answer has come.
@@ -152,6 +155,9 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     away_s: Span = (0.0, 3.0)
     replay: float = 0.0
     insist: float = 0.0
+    handed: float = 0.0
+    tries: Count = (1, 2)
+    answer_s: Span = (0.0, 4.0)
     inputs: Count = (1, 12)
     named: float = 0.0
     hasty: float = 0.0
@@ -190,6 +196,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compaction: CompactionSettings = CompactionSettings(summariser="off")
     allowance: Allowance = Allowance()
     allowances: AllowanceSettings = AllowanceSettings()
+    handoffs: HandoffSettings = HandoffSettings()
     settle_s: float = 150.0
     tape: Tape | None = None
 

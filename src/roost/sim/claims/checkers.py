@@ -15,6 +15,7 @@ import msgspec
 from roost.errors import Fault
 from roost.sim.claims import allowances as allowance_claims
 from roost.sim.claims import aside as aside_claims
+from roost.sim.claims import handoffs as handoff_claims
 from roost.sim.claims import homes as home_claims
 from roost.sim.claims import leaving as leave_claims
 from roost.sim.claims import losses as loss_claims
@@ -403,4 +404,5 @@ CHECKERS = (
     *(Checker(*claim) for claim in (*room_claims.CLAIMS, *short_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*share_claims.CLAIMS, *stay_claims.CLAIMS)),
     *(Checker(*claim) for claim in (*allowance_claims.CLAIMS, *vector_claims.CLAIMS)),
+    *(Checker(*claim) for claim in handoff_claims.CLAIMS),
 )

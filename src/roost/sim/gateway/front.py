@@ -31,6 +31,7 @@ from roost.fleet.effects import (
 )
 from roost.fleet.streams.said import Said
 from roost.sim.gateway.bookings import Bookings
+from roost.sim.gateway.handoffs import Desk
 from roost.sim.gateway.handovers import Handovers
 from roost.sim.gateway.ledger import Ledger
 from roost.sim.gateway.lines import Line, Reader, Turn, line_of, wish_of
@@ -85,6 +86,7 @@ class Front:
         self._performing = False
         self._patience = Patience(self.process, self.coordinator)
         shop, ledger = self.talks, self._ledger
+        self.handoffs = Desk(self.process, parts.handoffs(), ledger, self)
         self._handovers = Handovers(self.process, parts.handover, shop, ledger, self)
 
     def kill(self) -> None:

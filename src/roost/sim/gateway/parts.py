@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from roost.fleet.conversations.handoffs import Handoffs
 from roost.fleet.coordinator import Coordinator
 from roost.fleet.line.allowances import Allowances
 from roost.fleet.streams.relay import Relay, RelaySettings
@@ -27,3 +28,4 @@ class FrontParts(msgspec.Struct, frozen=True):
     talks: MakeTalks
     handover: MakeHandover
     allowances: Callable[[], Allowances]
+    handoffs: Callable[[], Handoffs]

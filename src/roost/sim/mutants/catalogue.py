@@ -9,6 +9,7 @@ import msgspec
 from roost.sim.mutants import allowances as allowance_defects
 from roost.sim.mutants import aside as aside_defects
 from roost.sim.mutants import fittings, forgetful, losses
+from roost.sim.mutants import handoffs as handoff_defects
 from roost.sim.mutants import homes as home_defects
 from roost.sim.mutants import leaving as leave_defects
 from roost.sim.mutants import registry as mutants
@@ -211,6 +212,7 @@ _CASES: tuple[Case, ...] = (
     *stay_defects.CASES,
     *allowance_defects.CASES,
     *vector_defects.CASES,
+    *handoff_defects.CASES,
 )
 
 SEEDS = {
@@ -234,6 +236,7 @@ SEEDS = {
     "relieved always": 5,
     "vectors of the lost kept": 2,
     "vectors taken for words": 2,
+    "handoffs without a home": 3,
 }
 """Seeds of those that the first one does not show."""
 CATALOGUE = tuple(Mutant(*case, SEEDS.get(case[0], 1)) for case in _CASES)

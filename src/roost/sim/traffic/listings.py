@@ -11,6 +11,7 @@ from roost.core.engine import Mode
 from roost.core.ids import ModelId, RequestId, TenantId
 from roost.core.request import EmbedPrompt, GenerateRequest, Message, RankPrompt, Terms
 from roost.sim import vectors
+from roost.sim.gateway.lines import Reader
 from roost.sim.request_facts import Trace
 from roost.sim.traffic.clients import Manners
 from roost.sim.world import World
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request on its way, how its client behaves, and what follows its end."""
+    """A request on its way, how its client behaves, and what follows its end.
+
+    `enter` is how it comes in, where that is not as a request like any other.
+    """
 
     trace: Trace
     request: GenerateRequest
@@ -28,6 +32,7 @@ class Asked(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     manners: Manners
     ended: Callable[[], None]
+    enter: Callable[[Reader], None] | None = None
 
 
 class Sender(Protocol):

@@ -22,7 +22,7 @@ from roost.sim.gateway.ledger import Ledger
 from roost.sim.gateway.lines import Reader
 from roost.sim.request_facts import Trace
 from roost.sim.scenario import Scenario
-from roost.sim.traffic import wanderers
+from roost.sim.traffic import handings, wanderers
 from roost.sim.traffic.clients import Client, Manners
 from roost.sim.traffic.listings import Asked, Listing
 from roost.sim.traffic.playback import Speaker, play_back
@@ -97,7 +97,14 @@ class Workload:
     def _arrive(self) -> None:
         dice = self._world.dice(f"conversation {self._conversations + 1}")
         turns = dice.randint(*self._traffic.turns)
-        self._talk(dice, dice.choice(self._models), turns).next(self.manners(dice))
+        model = dice.choice(self._models)
+        if self._traffic.handed and dice.random() < self._traffic.handed:
+            who = self.name(dice, None)[0]
+            plan = handings.plan(self._traffic, dice, who, model, self.words(dice))
+            talk = handings.Handing(self, self._world, self._front, dice, plan)
+            talk.next(self.manners(dice))
+        else:
+            self._talk(dice, model, turns).next(self.manners(dice))
         self.begin()
 
     def _talk(
@@ -291,7 +298,9 @@ class Workload:
         self._ledger.arrived(trace)
         self._world.log(f"ask {trace.request} {trace.model} turn {trace.turn}")
         reader = self._reader(asked, claim, dice)
-        if trace.conversation is None:
+        if asked.enter is not None:
+            asked.enter(reader)
+        elif trace.conversation is None:
             self._front.ask(asked.request, terms, reader, streamed=asked.manners.streamed)
         else:
             self._front.say(ConversationKey(trace.conversation), asked.request, terms, reader)
