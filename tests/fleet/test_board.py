@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.core.ids import ModelId, NodeId, RequestId
-from roost.core.snapshots import NodeStatus, RuntimeView, SlotView
+from roost.core.snapshots import ModelOffer, NodeStatus, RuntimeView, SlotView
 from roost.fleet.choice.board import Board, capacity, kv_share
 from roost.fleet.choice.leases import Leases, Share
 from roost.fleet.nodes.registry import Node, Registry
@@ -92,7 +93,7 @@ class Afresh(Board):
     def touch(self, node: NodeId) -> None:
         """Keep no record of what has changed."""
 
-    def reported(self, node: NodeId, before: Collection[ModelId]) -> None:
+    def reported(self, node: NodeId, before: Mapping[ModelId, ModelOffer]) -> None:
         """Learn how long loads take; whatever else is new is seen anyway."""
         super().reported(node, before)
         self.reshape()
@@ -133,8 +134,8 @@ class Gateway:
             case "park" if registry.park(node, parked=draw.random() < 0.5):
                 board.reshape()
             case "report" if (record := registry.get(node)) is not None:
-                before = [*record.offers]
-                if registry.reported(node, self.count, report(before, draw), 0):
+                before = record.offers
+                if registry.reported(node, self.count, report([*before], draw), 0):
                     board.reported(node, before)
             case "take" if model in getattr(registry.get(node), "offers", ()):
                 board.picked(node, model)
@@ -173,8 +174,10 @@ def report(before: Sequence[ModelId], draw: Random) -> NodeStatus:
     keep = bool(before) and draw.random() < 0.8
     models = before if keep else draw.sample(MODELS, draw.randint(1, 2))
     states = {model: draw.choice(("ready", "loading", "stopping", "")) for model in models}
+    offers = [offer(model, usable=draw.random() < 0.7) for model in models]
+    kinds = [draw.choice(("generate", "generate", "embed")) for _ in offers]
     return status(
-        *(offer(model, usable=draw.random() < 0.7) for model in models),
+        *(msgspec.structs.replace(one, mode=kind) for one, kind in zip(offers, kinds, strict=True)),
         draining=draw.random() < 0.2,
         runtimes=tuple(
             RuntimeView(model, "s", state, ctx=100)  # type: ignore[arg-type]

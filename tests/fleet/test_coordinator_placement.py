@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.ids import ModelId, NodeId, RequestId, RuntimeId, TenantId
+from roost.core.request import Terms
 from roost.core.snapshots import LoadView, NodeStatus, RuntimeView
 from roost.fleet.effects import Answer, Dispatch, Effect, Waiting, Want
 from roost.fleet.settings import FleetSettings
@@ -71,6 +72,52 @@ def test_ten_requests_on_eight_idle_nodes_start_one_load() -> None:
     assert len(where(effects)) == 2
     assert len(of(effects, Waiting)) == 8
     assert of(effects, Want) == []
+
+
+def embedder(*runtimes: RuntimeView, slots: int = 2) -> NodeStatus:
+    """A node whose model of that name makes vectors."""
+    made = status(msgspec.structs.replace(offer(slots=slots), mode="embed"), runtimes=runtimes)
+    return msgspec.structs.replace(made, loads=())
+
+
+def ask_vectors(fleet: Fleet, name: str) -> list[Effect]:
+    """Let a request for vectors arrive."""
+    terms = Terms(RequestId(name), TenantId("t"), mode="embed")
+    return fleet.machine.on_request(terms, MODEL, fleet.now)
+
+
+def test_a_runtime_for_vectors_keeps_no_chat_from_its_load() -> None:
+    """Under one name two nodes may have different things, and each has loads of its own."""
+    fleet = started(a=embedder(running("m#1")), b=report())
+    assert where(fleet.ask("r1")) == ["b"]
+    assert where(ask_vectors(fleet, "r2")) == ["a"]
+
+
+def test_who_can_be_counted_on_for_vectors_says_nothing_of_chats() -> None:
+    """A node whose last load failed is asked where no other one could chat."""
+    broken = msgspec.structs.replace(report(), models=(offer(usable=False),))
+    fleet = started(FleetSettings(), a=embedder(), b=broken)
+    assert where(fleet.ask("r1")) == ["b"]
+
+
+def test_who_waits_for_vectors_keeps_no_chat_waiting() -> None:
+    """That somebody waits for a model says nothing of those nodes where it does something else."""
+    fleet = started(FleetSettings(), a=embedder(slots=1))
+    assert where(ask_vectors(fleet, "r1")) == ["a"]
+    assert where(ask_vectors(fleet, "r2")) == []
+    fleet.join("b", report=report())
+    assert where(fleet.ask("r3")) == ["b"]
+
+
+def test_a_runtime_more_is_loaded_for_what_is_asked() -> None:
+    """Where all places for vectors are taken nobody loads what only chats."""
+    nodes = {"a": embedder(ran(1.0), slots=1), "b": report(), "c": embedder()}
+    fleet = started(**nodes)
+    assert where(ask_vectors(fleet, "r1")) == ["a"]
+    effects = [*later(fleet, 1.0, **nodes), *later(fleet, 1.0, **nodes)]
+    assert {want.node for want in of(effects, Want)} == {NodeId("c")}
+    view = next(one for one in fleet.machine.placement(fleet.now) if one.model == MODEL)
+    assert (view.ready, view.loading) == (1, 1)
 
 
 @pytest.mark.parametrize("policy", ["least_inflight", "round_robin", "random", "predicted"])

@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import msgspec
 
+from roost.core.engine import Mode
 from roost.core.ids import ModelId
 from roost.errors import Failure, prompt_too_long
 from roost.fleet.books import Books
@@ -26,6 +27,8 @@ from roost.fleet.effects import Dispatch, Placement
 from roost.fleet.field import Field, field_of
 from roost.fleet.line import refusals
 from roost.fleet.placing import Placer
+
+_TEXT: frozenset[Mode] = frozenset({"generate"})
 
 
 class Assigner:
@@ -94,7 +97,7 @@ class Assigner:
         if unfit:
             field = field.only(lambda one: one.node not in unfit)
         mode = call.terms.mode
-        if mode != "generate" or call.model in registry.wordless:
+        if mode != "generate" or registry.modes(call.model) - _TEXT:
             # Who joins later may have another model of that name, or be of a release that cannot
             # even read what is asked.
             field = field.only(lambda one: registry.mode(one.node, call.model) == mode)
@@ -112,7 +115,7 @@ class Assigner:
         if 0 < books.settings.max_decodes <= len(books.leases):
             return None
         policy = books.settings.policy
-        if books.prospects.board.nobody(call.model):
+        if books.prospects.board.nobody(call.model, call.terms.mode):
             field = self._placer.cheapest(ask, call.model, field, now)
         choice = choose(ask, field, policy, books.dice)
         if choice is not None or not _needs_another(field, ask):

@@ -69,9 +69,13 @@ class Books:
     def is_choosy(self, call: Call) -> bool:
         """Whether there are nodes with room that it would not take: its wait says nothing of it."""
         terms = call.terms
-        if terms.require or terms.unfit:
+        if terms.require or terms.unfit or self.is_mixed(call.model):
             return True
         return self.registry.narrow and terms.needs != "plain_turns"
+
+    def is_mixed(self, model: ModelId) -> bool:
+        """Whether the model is for one thing here and for another there."""
+        return len(self.registry.modes(model)) > 1
 
     def serve(self, call: Call, now: float) -> None:
         """A request gets its place, on its tenant's account, whether or not it had to wait."""

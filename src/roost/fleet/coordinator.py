@@ -73,7 +73,7 @@ class Coordinator:
         books = self._books
         self._heard(node, now)
         record = books.registry.get(node)
-        before = record.offers.keys() if record is not None else ()
+        before = record.offers if record is not None else {}
         own = books.leases.in_flight(node)
         if not books.registry.reported(node, seq, status, own):
             return books.drained()
@@ -126,7 +126,8 @@ class Coordinator:
         """Let a new arrival wait; `hopeless` says that there is no room for it at this moment."""
         books = self._books
         # Where others wait already there is no room for this one either.
-        hopeless = hopeless or books.queue.waits_for(call.model)
+        others = books.queue.waits_for(call.model) and not books.is_mixed(call.model)
+        hopeless = hopeless or others
         books.enqueue(call, now)
         if not hopeless:
             self._assigner.reconsider(now)

@@ -6,6 +6,7 @@ where nobody runs or loads their model. Whatever more the fleet wants, it gets f
 
 from __future__ import annotations
 
+from roost.core.engine import Mode
 from roost.core.ids import ModelId, NodeId
 from roost.core.snapshots import RuntimeView
 from roost.fleet.books import Books
@@ -40,10 +41,11 @@ class Placer:
         self._waiting_since_s = {model: since_s.get(model, now) for model in waiting}
         kept = map(ModelId, self._books.settings.keep)
         for model in sorted({*waiting, *kept, *self._books.leases.models()}):
-            sites, demand = self.sites(model, now), self._demand(model, now)
-            site = placement.to_ask(self._aim(model), sites, demand)
-            if site is not None:
-                self._ask(site.node, model, now)
+            for mode in sorted(self._books.registry.modes(model)):
+                sites, demand = self._asked_of(model, mode, now)
+                site = placement.to_ask(self._aim(model), sites, demand)
+                if site is not None:
+                    self._ask(site.node, model, now)
 
     def cheapest(self, ask: Ask, model: ModelId, field: Field, now: float) -> Field:
         """Of the nodes that a request could go to, those where its model is loaded for least."""
@@ -66,15 +68,18 @@ class Placer:
         return tuple(self._view(model, now) for model in models)
 
     def _view(self, model: ModelId, now: float) -> PlacementView:
-        sites, demand = self.sites(model, now), self._demand(model, now)
+        sites, aim = self.sites(model, now), self._aim(model)
+        kinds = [self._asked_of(model, mode, now) for mode in self._books.registry.modes(model)]
+        demands = [demand for _, demand in kinds]
+        waiting = sum(demand.waiting for demand in demands)
         ready, loading = placement.count(sites)
         return PlacementView(
             model=model,
-            wanted=placement.wanted(self._aim(model), sites, demand),
+            wanted=sum(placement.wanted(aim, *kind) for kind in kinds),
             ready=ready,
             loading=loading,
-            waiting=demand.waiting,
-            queue_s=demand.queue_s if demand.waiting else None,
+            waiting=waiting,
+            queue_s=max(demand.queue_s for demand in demands) if waiting else None,
             nodes=tuple(self._site_view(site, model) for site in sites),
         )
 
@@ -128,14 +133,28 @@ class Placer:
         settings = self._books.settings
         return Aim(settings.keep.get(model, 0), settings.replicas)
 
-    def _demand(self, model: ModelId, now: float) -> Demand:
+    def _asked_of(self, model: ModelId, mode: Mode, now: float) -> tuple[list[Site], Demand]:
+        """Where the model is for this, and who waits for it to do that."""
+        registry = self._books.registry
+        sites = self.sites(model, now)
+        there = [site for site in sites if registry.mode(site.node, model) == mode]
+        return there, self._demand(model, mode, now)
+
+    def _demand(self, model: ModelId, mode: Mode, now: float) -> Demand:
         """Who waits for a runtime of this model; a cap on the whole fleet is another matter."""
         books = self._books
-        waiting = books.queue.by_model().get(model, 0)
+        waiting, field = (
+            books.queue.by_model().get(model, 0),
+            books.prospects.candidates(model, now),
+        )
+        if books.is_mixed(model):
+            calls = (books.waiting(one.request) for one in books.queue.entries())
+            waiting = sum(call.model == model and call.terms.mode == mode for call in calls)
+            field = field.only(lambda one: books.registry.mode(one.node, model) == mode)
         capped = 0 < books.settings.max_decodes <= len(books.leases)
         if capped:
             return Demand()
-        full = _is_full(books.prospects.candidates(model, now))
+        full = _is_full(field)
         if not waiting:
             return Demand(full=full)
         waited_s = now - self._waiting_since_s.get(model, now)

@@ -7,18 +7,19 @@ so whoever has chosen asks `confirm` before anything is sent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 
+from roost.core.engine import Mode
 from roost.core.ids import ModelId, NodeId
-from roost.core.snapshots import RuntimeView
+from roost.core.snapshots import ModelOffer, RuntimeView
 from roost.fleet.choice.breakers import Breakers
 from roost.fleet.choice.leases import Leases
 from roost.fleet.field import Candidate, Field, Stage, field_of
 from roost.fleet.models.loads import Loads
 from roost.fleet.models.stages import Stages, has_no_room, stage_of
-from roost.fleet.nodes.registry import Node, Registry
+from roost.fleet.nodes.registry import Node, Registry, modes_of
 from roost.fleet.pace import Pace
 from roost.fleet.settings import FleetSettings
 
@@ -34,11 +35,15 @@ class _Backoff:
 
 @dataclass(slots=True)
 class _Board:
-    """One model's records, in order of the nodes' arrival."""
+    """One model's records, in order of the nodes' arrival.
+
+    A model may be for different things on different nodes, and whoever is of no use for one thing
+    says nothing about another: `choosy` names those for which there is a node to count on.
+    """
 
     field: Field
-    choosy: bool
-    stages: Stages
+    choosy: frozenset[Mode]
+    stages: dict[Mode, Stages]
     stale: set[NodeId] = dataclass_field(default_factory=set)
     doubtful: bool = False
 
@@ -100,10 +105,10 @@ class Board:
             if node in board.field.places:
                 board.stale.add(node)
 
-    def reported(self, node: NodeId, before: Collection[ModelId]) -> None:
+    def reported(self, node: NodeId, before: Mapping[ModelId, ModelOffer]) -> None:
         """A node reported; `before` are the models that it had until now."""
         record = self._registry.get(node)
-        if record is None or record.offers.keys() != set(before):
+        if record is None or modes_of(record.offers) != modes_of(before):
             self.reshape()
         else:
             self.touch(node)
@@ -204,7 +209,7 @@ class Board:
     def _make(self, model: ModelId, now: float) -> _Board:
         serving = self._registry.serving(model)
         choosy = self._choosy((node.id for node in serving), model)
-        board = _Board(Field(), choosy, Stages(self._settings.replicas))
+        board = _Board(Field(), choosy, {})
         self._stage(board, model, serving, now)
         board.field = field_of(self._record(node, model, now, board) for node in serving)
         if serving:
@@ -234,36 +239,46 @@ class Board:
         """Note how far these nodes' runtimes are; True if that opens or shuts others."""
         changed = False
         for node in nodes if self._settings.replicas else ():
-            closed = self._closed(node, model, now, choosy=board.choosy)
+            closed = self._closed(node, model, now, board.choosy)
             stage = self._stage_of(node, model) if closed in ("", "busy") else None
-            changed = board.stages.note(node.id, stage) or changed
+            changed = self._stages(board, node, model).note(node.id, stage) or changed
         return changed
 
     def _stage_of(self, node: Node, model: ModelId) -> Stage:
         key = node.id, model
         return stage_of(node, model, asked=key in self.asked or self._leases.held(*key) > 0)
 
-    def _choosy(self, names: Iterable[NodeId], model: ModelId) -> bool:
-        """Whether one of these nodes can be counted on, so that broken ones need not be asked."""
-        nodes = (self._registry.get(name) for name in names)
-        return any(n is not None and n.offers[model].usable and not n.draining for n in nodes)
+    def _stages(self, board: _Board, node: Node, model: ModelId) -> Stages:
+        mode = node.offers[model].mode
+        if mode not in board.stages:
+            board.stages[mode] = Stages(self._settings.replicas)
+        return board.stages[mode]
 
-    def nobody(self, model: ModelId) -> bool:
-        """Whether no node that takes work runs or loads the model, as of the last look."""
+    def _choosy(self, names: Iterable[NodeId], model: ModelId) -> frozenset[Mode]:
+        """For what one of these can be counted on, so that broken ones need not be asked."""
+        nodes = self._nodes(names)
+        offers = (node.offers[model] for node in nodes if not node.draining)
+        return frozenset(offer.mode for offer in offers if offer.usable)
+
+    def nobody(self, model: ModelId, mode: Mode) -> bool:
+        """Whether no node that takes work runs or loads it for this, as of the last look."""
         board = self._boards.get(model)
-        return board is not None and board.stages.empty
+        if board is None:
+            return False
+        stages = board.stages.get(mode)
+        return bool(self._settings.replicas) and (stages is None or stages.empty)
 
     def _record(self, node: Node, model: ModelId, now: float, board: _Board) -> Candidate:
         offer, key = node.offers[model], (node.id, model)
         held, room = self._leases.held(*key), capacity(node, model, self._settings.max_in_flight)
         mine = self._leases.in_flight(node.id)
         pace = self.pace.sure(node.id, model, now)
-        closed = self._closed(node, model, now, choosy=board.choosy)
+        closed = self._closed(node, model, now, board.choosy)
         if not closed and (held >= room or not self._may_decode(node, mine)):
             closed = "busy"
         stage = self._stage_of(node, model)
         if not closed and stage != "ready":
-            closed = board.stages.gate.get(stage, "")
+            closed = self._stages(board, node, model).gate.get(stage, "")
             if not closed and stage == "cold" and has_no_room(node, model):
                 closed = "no_room"
         prefill_s = pace.prefill.value if pace is not None else 0.0
@@ -285,8 +300,9 @@ class Board:
             token_bytes=offer.max_token_bytes,
         )
 
-    def _closed(self, node: Node, model: ModelId, now: float, *, choosy: bool) -> str:
-        if choosy and not node.offers[model].usable:
+    def _closed(self, node: Node, model: ModelId, now: float, choosy: frozenset[Mode]) -> str:
+        offer = node.offers[model]
+        if offer.mode in choosy and not offer.usable:
             return "unusable"
         if node.id in self._silent or node.state != "alive":
             return "suspect"

@@ -8,7 +8,7 @@ from "nobody ever had it".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roost.core.engine import Mode
@@ -71,6 +71,11 @@ class Node:
         return None if runtime is None else RuntimeId(f"{self.instance} {runtime}")
 
 
+def modes_of(offers: Mapping[ModelId, ModelOffer]) -> dict[ModelId, Mode]:
+    """What each model is for."""
+    return {model: offer.mode for model, offer in offers.items()}
+
+
 def number(name: bytes) -> int:
     """A fixed 64-bit number for a name: the same in every process (FNV-1a)."""
     state = 0xCBF29CE484222325
@@ -80,14 +85,14 @@ def number(name: bytes) -> int:
 
 
 class Registry:
-    """All nodes, linked and remembered; `wordless` models are not for text on some of them."""
+    """All nodes, linked and remembered."""
 
     def __init__(self, settings: FleetSettings) -> None:
         self._settings = settings
         self._nodes: dict[NodeId, Node] = {}
         self._narrow: set[NodeId] = set()
-        self._wordless: dict[NodeId, frozenset[ModelId]] = {}
-        self.wordless: frozenset[ModelId] = frozenset()
+        self._modes: dict[NodeId, dict[ModelId, Mode]] = {}
+        self._kinds: dict[ModelId, frozenset[Mode]] = {}
         self._forgotten: list[NodeId] = []
         # Counts the changes of what linked nodes offer.
         self.offered = 0
@@ -113,6 +118,13 @@ class Registry:
         record = self._nodes.get(node)
         offer = None if record is None else record.offers.get(model)
         return None if offer is None else offer.mode
+
+    def modes(self, model: ModelId) -> frozenset[Mode]:
+        """What the model is for, on any node that is remembered; empty where none has it.
+
+        Two nodes may have different models under one name, or the same one for different things.
+        """
+        return self._kinds.get(model, frozenset())
 
     @property
     def narrow(self) -> bool:
@@ -161,18 +173,20 @@ class Registry:
             self._narrow.add(node)
         else:
             self._narrow.discard(node)
-        self._note_wordless(node, {o.model for o in status.models if o.mode != "generate"})
+        self._note_modes(node, modes_of(record.offers))
         return True
 
-    def _note_wordless(self, node: NodeId, models: Iterable[ModelId]) -> None:
-        there = frozenset(models)
-        if there == self._wordless.get(node, frozenset()):
+    def _note_modes(self, node: NodeId, modes: dict[ModelId, Mode]) -> None:
+        if modes == self._modes.get(node, {}):
             return
-        if there:
-            self._wordless[node] = there
-        else:
-            del self._wordless[node]
-        self.wordless = frozenset[ModelId]().union(*self._wordless.values())
+        self._modes[node] = modes
+        if not modes:
+            del self._modes[node]
+        kinds: dict[ModelId, set[Mode]] = {}
+        for each in self._modes.values():
+            for model, mode in each.items():
+                kinds.setdefault(model, set()).add(mode)
+        self._kinds = {model: frozenset(modes) for model, modes in kinds.items()}
 
     def heard(self, node: NodeId, now: float) -> bool:
         """Anything came; True if the node had been silent for too long and is thereby usable again.
@@ -285,5 +299,5 @@ class Registry:
         for record in dead[: max(0, len(dead) - self._settings.remembered_nodes)]:
             del self._nodes[record.id]
             self._narrow.discard(record.id)
-            self._note_wordless(record.id, ())
+            self._note_modes(record.id, {})
             self._forgotten.append(record.id)

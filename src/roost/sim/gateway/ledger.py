@@ -231,8 +231,10 @@ class Ledger:
     def wanted(self, node: NodeId, model: ModelId) -> None:
         """A node was asked to load a model."""
         sight = self._sight
-        outlooks = sight.outlooks(model)
-        waiting = sum(t.model == model and _waits(t) for t in self.history.traces.values())
+        kind = model, sight.mode(node, model) or "generate"
+        outlooks = sight.outlooks(*kind)
+        traces = self.history.traces.values()
+        waiting = sum((t.model, t.mode) == kind and _waits(t) for t in traces)
         under_way = sum(one == "coming" for one in outlooks.values())
         ready = [one for one, how in outlooks.items() if how == "ready"]
         places = sum(sight.has_room(one, model) for one in ready)
@@ -246,7 +248,7 @@ class Ledger:
         sight, node = self._sight, effect.node
         trace = self.history.traces[effect.request]
         tie = sight.tie(effect, model, trace.mode)
-        outlooks = sight.outlooks(model)
+        outlooks = sight.outlooks(model, trace.mode)
         loads = outlooks.pop(node, None) == "cold"
         rivals = [other for other, one in outlooks.items() if one == "cold"]
         self._fresh.pop(effect.request, None)

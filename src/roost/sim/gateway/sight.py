@@ -104,14 +104,14 @@ class Sight:
 
     def idle(self, model: ModelId, mode: Mode) -> NodeId | None:
         """A node where somebody who waits for this model, to be for that, could be."""
-        open_to = with_work(self.outlooks(model), self._history.replicas)
-        able = (node for node in sorted(open_to) if self.mode(node, model) == mode)
-        rooms = (node for node in able if self.has_room(node, model))
+        open_to = with_work(self.outlooks(model, mode), self._history.replicas)
+        rooms = (node for node in sorted(open_to) if self.has_room(node, model))
         return next(rooms, None)
 
-    def outlooks(self, model: ModelId) -> dict[NodeId, Outlook]:
-        """How far each node that takes work is with this model."""
-        well = [node for node in self.reports if self._is_well(node, model)]
+    def outlooks(self, model: ModelId, mode: Mode) -> dict[NodeId, Outlook]:
+        """How far each node that takes work is with this model, where it is for that."""
+        able = (node for node in self.reports if self.mode(node, model) == mode)
+        well = [node for node in able if self._is_well(node, model)]
         return {
             node: outlook(self.reports[node], model, sent=self._is_sent(node, model))
             for node in well
