@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from roost.backends.base import Prepared, SlotUse, Telemetry
-from roost.backends.llama.http import Place
+from roost.backends.http1.exchange import Place
 from roost.backends.openai.answer import DONE, Answer
 from roost.backends.openai.openai_http import RemoteRuntime
 from roost.backends.openai.stream import Served, body_of

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.backends.base import Prepared, Runtime, StartSettings
+from roost.backends.byte_vectors import vector
 from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
 from roost.backends.scripted.script import Script
-from roost.backends.scripted.vectors import vector
 from roost.core.engine import Mode
 from roost.core.events import Finished, Started, StreamEvent, Usage, Vectors
 from roost.core.ids import ModelId, NodeId, RuntimeId

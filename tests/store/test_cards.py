@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roost.backends.openai.card_file import read_key
+from roost.backends.card_file import read_key
 from roost.core.card import Once, Output, Remote, Runner, is_card, read_card
 from roost.errors import RoostError
 from roost.store.home import Home

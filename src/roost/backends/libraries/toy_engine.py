@@ -23,9 +23,9 @@ from pathlib import Path
 
 import msgspec
 
+from roost.backends.byte_vectors import vector
 from roost.backends.hosted.engine import CannotLoad, Running
 from roost.backends.hosted.frames import Began, Filled, Load, Loaded, Run, Said
-from roost.backends.scripted.vectors import vector
 from roost.core.events import TokenChoice, TokenLogprob
 from roost.core.prefixes import common_length
 from roost.core.request import Sampling

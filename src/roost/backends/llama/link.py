@@ -9,9 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from roost.backends.llama import http as llama_http
-from roost.backends.llama.connection import Kept
-from roost.backends.llama.http import Lost, Place
+from roost.backends.http1.connection import Kept
+from roost.backends.http1.exchange import Lost, Place, call
 from roost.backends.processes.child import DEATH_NOTICE_S, Child
 from roost.errors import Failure, RoostError
 
@@ -60,9 +59,7 @@ class Link:
     async def healthy(self) -> bool:
         """Whether the server answers and its model is loaded."""
         try:
-            status, _ = await llama_http.call(
-                self.place, "GET", "/health", timeout_s=CALL_TIMEOUT_S
-            )
+            status, _ = await call(self.place, "GET", "/health", timeout_s=CALL_TIMEOUT_S)
         except Lost:
             return False
         return status == 200
@@ -70,7 +67,7 @@ class Link:
     async def ask(self, path: str, kind: type[T], body: bytes | None = None) -> T:
         """Make a request, POST where there is a body, and decode the answer; raises `Lost`."""
         method = "GET" if body is None else "POST"
-        status, data = await llama_http.call(
+        status, data = await call(
             self.place, method, path, body or b"", timeout_s=CALL_TIMEOUT_S, kept=self.kept
         )
         if status != 200:

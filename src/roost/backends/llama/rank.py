@@ -13,7 +13,7 @@ import msgspec
 
 from roost.backends import checks
 from roost.backends.base import EMBED_BATCH_MAX, Ranked
-from roost.backends.llama.http import Lost, call
+from roost.backends.http1.exchange import Lost, call
 from roost.backends.llama.link import CALL_TIMEOUT_S, Link
 from roost.errors import RoostError, fail
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import msgspec
 
 from roost.backends.base import StartSettings
+from roost.backends.http1.exchange import Lost, Place
 from roost.backends.llama.argv import Launch
-from roost.backends.llama.http import Lost, Place
 from roost.backends.llama.link import Link
 from roost.backends.llama.pace import check_pace
-from roost.backends.llama.places import remove_folder
 from roost.backends.llama.runtime import Belongings, Facts, LlamaRuntime
 from roost.backends.llama.states import LlamaStates, ProbePlan, probed
 from roost.backends.processes.child import Child, Program
 from roost.backends.processes.child import start as start_child
 from roost.backends.processes.last_words import why_ended
 from roost.backends.processes.loading import guessed_part
+from roost.backends.processes.places import remove_folder
 from roost.backends.rendering.remembered import Remembered, marks_in
 from roost.backends.rendering.renderer import renderer_for
 from roost.core.model import Manifest, RuntimeKey

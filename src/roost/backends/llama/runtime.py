@@ -11,17 +11,17 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from roost.backends.base import Prepared, Ranked, SlotUse, StartSettings, Telemetry
+from roost.backends.formats import Formats
 from roost.backends.generating import Generating
-from roost.backends.hosted.formats import Formats
+from roost.backends.http1.exchange import Lost
 from roost.backends.llama.answer import Timings
 from roost.backends.llama.embed import LlamaEmbedder
-from roost.backends.llama.http import Lost
 from roost.backends.llama.link import Link
-from roost.backends.llama.places import remove_folder
 from roost.backends.llama.prefills import Prefills
 from roost.backends.llama.rank import LlamaRanker
 from roost.backends.llama.states import LlamaStates
 from roost.backends.llama.stream import Stream
+from roost.backends.processes.places import remove_folder
 from roost.backends.rates import learned
 from roost.backends.rendering.prompts import PromptLimits, Prompts
 from roost.backends.rendering.remembered import Remembered

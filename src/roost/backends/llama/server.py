@@ -16,12 +16,17 @@ from typing import NamedTuple
 import msgspec
 
 from roost.backends.base import StartSettings
+from roost.backends.http1.connection import KEPT_MAX
 from roost.backends.install import install_command
 from roost.backends.llama import argv as llama_argv
 from roost.backends.llama.argv import Launch
-from roost.backends.llama.connection import KEPT_MAX
 from roost.backends.llama.pace import SlowError
-from roost.backends.llama.places import (
+from roost.backends.llama.prefills import STEP_MIN
+from roost.backends.llama.ready import Starting
+from roost.backends.llama.runtime import CLAIMS, LlamaRuntime
+from roost.backends.processes.child import UNFETCHING, Program
+from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
+from roost.backends.processes.places import (
     Ports,
     has_unix_sockets,
     make_private,
@@ -29,11 +34,6 @@ from roost.backends.llama.places import (
     remove_folder,
     write_key,
 )
-from roost.backends.llama.prefills import STEP_MIN
-from roost.backends.llama.ready import Starting
-from roost.backends.llama.runtime import CLAIMS, LlamaRuntime
-from roost.backends.processes.child import UNFETCHING, Program
-from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
 from roost.backends.processes.program_help import help_of
 from roost.config.read import read_environment
 from roost.core.engine import Engine

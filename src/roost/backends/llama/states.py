@@ -18,10 +18,10 @@ import msgspec
 
 from roost.backends import checks
 from roost.backends.base import SavedState
+from roost.backends.http1.exchange import Exchange, Lost
 from roost.backends.llama.answer import Timings
-from roost.backends.llama.http import Exchange, Lost
 from roost.backends.llama.link import Link
-from roost.backends.llama.places import ensure_folder
+from roost.backends.processes.places import ensure_folder
 from roost.errors import RoostError, fail
 
 PROBE_TOKENS = 32

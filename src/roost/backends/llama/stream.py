@@ -10,8 +10,8 @@ from contextlib import aclosing
 import msgspec
 
 from roost.backends.base import Hold, Prepared, SlotUse, Take
+from roost.backends.http1.exchange import Exchange, Lost
 from roost.backends.llama.answer import FINAL_FIELDS, Answer, Timings
-from roost.backends.llama.http import Exchange, Lost
 from roost.backends.llama.link import Link
 from roost.core.events import StreamEvent
 from roost.core.reading import marks_of

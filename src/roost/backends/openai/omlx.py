@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 
 from roost.backends.base import StartSettings
-from roost.backends.llama.http import Place
-from roost.backends.llama.places import LOOPBACK, Ports, making, private_folder, remove_folder
+from roost.backends.card_file import read_installed
+from roost.backends.http1.exchange import Place
 from roost.backends.openai import served
-from roost.backends.openai.card_file import read_installed
 from roost.backends.openai.openai_http import CAPABILITIES
+from roost.backends.processes.places import LOOPBACK, Ports, making, private_folder, remove_folder
 from roost.core.card import Omlx as Card
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail

@@ -16,9 +16,8 @@ import msgspec
 
 from roost.backends.answering import Answering
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
-from roost.backends.llama import http as llama_http
-from roost.backends.llama.http import Lost, Place
-from roost.backends.openai.card_file import read_installed, read_key
+from roost.backends.card_file import read_installed, read_key
+from roost.backends.http1.exchange import Lost, Place, call
 from roost.backends.openai.stream import Served, Stream, body_of
 from roost.core.card import Remote
 from roost.core.events import StreamEvent
@@ -147,7 +146,7 @@ async def found_model(place: Place, wanted: str, own: str) -> str:
     Raises `load_failed`.
     """
     try:
-        status, data = await llama_http.call(place, "GET", "/v1/models", timeout_s=PROBE_TIMEOUT_S)
+        status, data = await call(place, "GET", "/v1/models", timeout_s=PROBE_TIMEOUT_S)
     except Lost as lost:
         raise fail("load_failed", f"The server cannot be used: {lost}.") from None
     if status in {401, 403}:

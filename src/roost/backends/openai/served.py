@@ -16,14 +16,13 @@ from typing import NamedTuple
 import msgspec
 
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
-from roost.backends.llama import http as llama_http
-from roost.backends.llama.http import Lost, Place
-from roost.backends.llama.places import remove_folder
+from roost.backends.http1.exchange import Lost, Place, call
 from roost.backends.openai.openai_http import RemoteRuntime, found_model
 from roost.backends.openai.stream import Served
 from roost.backends.processes.child import DEATH_NOTICE_S, UNFETCHING, Child, Program
 from roost.backends.processes.child import start as start_child
 from roost.backends.processes.last_words import why_ended
+from roost.backends.processes.places import remove_folder
 from roost.config.read import read_environment
 from roost.core.events import StreamEvent
 from roost.core.ids import TenantId
@@ -165,7 +164,7 @@ async def _until_healthy(child: Child, plan: Plan, on_progress: Callable[[float]
 async def _healthy(place: Place) -> bool:
     for path in HEALTHY:
         with contextlib.suppress(Lost):
-            status, _ = await llama_http.call(place, "GET", path, timeout_s=HEALTH_TIMEOUT_S)
+            status, _ = await call(place, "GET", path, timeout_s=HEALTH_TIMEOUT_S)
             if status == 200:
                 return True
     return False

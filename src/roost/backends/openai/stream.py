@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from roost.backends.base import Prepared
-from roost.backends.llama.http import Exchange, Lost, Place
+from roost.backends.http1.exchange import Exchange, Lost, Place
 from roost.backends.openai.answer import Answer
 from roost.core.events import StreamEvent
 from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt

@@ -15,13 +15,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from roost.backends.base import StartSettings
+from roost.backends.card_file import read_installed
+from roost.backends.http1.exchange import Place
 from roost.backends.install import install_command
-from roost.backends.llama.http import Place
-from roost.backends.llama.places import LOOPBACK, Ports, private_folder
 from roost.backends.looking import vllm_found
 from roost.backends.openai import served
-from roost.backends.openai.card_file import read_installed
 from roost.backends.openai.openai_http import CAPABILITIES
+from roost.backends.processes.places import LOOPBACK, Ports, private_folder
 from roost.backends.processes.program_help import help_of
 from roost.core.card import Vllm as Card
 from roost.core.engine import lack

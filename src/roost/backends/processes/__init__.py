@@ -1,1 +1,1 @@
-"""SHELL: children of a node: how they begin, how far they are, and how they end."""
+"""SHELL: children of a node: how they begin, where they listen, how far they are, how they end."""

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 
 from roost.backends.base import StartSettings
+from roost.backends.card_file import read_installed
 from roost.backends.hosted.frames import LINES
 from roost.backends.hosted.hosting import Guest, begin
 from roost.backends.hosted.runtime import HostedRuntime
-from roost.backends.openai.card_file import read_installed
 from roost.core.card import Runner
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from roost.backends.answering import Answering
 from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
-from roost.backends.llama.places import private_folder, remove_folder
-from roost.backends.openai.card_file import read_installed
+from roost.backends.card_file import read_installed
+from roost.backends.processes.places import private_folder, remove_folder
 from roost.backends.programs.once_stream import Asked, Stream
 from roost.backends.programs.once_words import Recipe, check_plain, check_prompt, check_told, joined
 from roost.backends.rendering.prompts import rendered_by

@@ -19,14 +19,14 @@ from pathlib import Path
 
 from roost.backends import checks
 from roost.backends.base import Prepared, Ranked, SlotUse, StartSettings, Telemetry
+from roost.backends.byte_vectors import pairs_of, ranked, tokens_of, vector
+from roost.backends.formats import Formats
 from roost.backends.generating import Generating
-from roost.backends.hosted.formats import Formats
-from roost.backends.llama.places import remove_folder
+from roost.backends.processes.places import remove_folder
 from roost.backends.scripted.prompts import BOS, VOCAB_SIZE, prompt_of, text_of, tokens_in
 from roost.backends.scripted.run import Run
 from roost.backends.scripted.script import Script, script_in
 from roost.backends.scripted.states import ScriptedStates
-from roost.backends.scripted.vectors import pairs_of, ranked, tokens_of, vector
 from roost.core.events import StreamEvent
 from roost.core.ids import TenantId
 from roost.core.model import Capabilities, Manifest, RuntimeKey, ctx_within

@@ -10,7 +10,7 @@ from itertools import cycle
 from typing import Protocol
 
 from roost.backends.base import Prepared, SlotUse
-from roost.backends.hosted.formats import Format
+from roost.backends.formats import Format
 from roost.backends.scripted.prompts import last_text, prompt_of
 from roost.backends.scripted.script import Script
 from roost.backends.telling import Telling

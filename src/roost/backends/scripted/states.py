@@ -10,7 +10,7 @@ from typing import Protocol
 from roost.backends import checks
 from roost.backends.base import SavedState
 from roost.backends.generating import Generating
-from roost.backends.llama.places import ensure_folder
+from roost.backends.processes.places import ensure_folder
 from roost.errors import fail
 
 MARK = b"scripted state\n"

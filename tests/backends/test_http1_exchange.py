@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from roost.backends.llama import http as llama_http
-from roost.backends.llama.connection import KEPT_MAX, Kept
-from roost.backends.llama.http import Exchange, Lost, Place
+from roost.backends.http1.connection import KEPT_MAX, Kept
+from roost.backends.http1.exchange import Exchange, Lost, Place, call
 
 Eventually = Callable[..., Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -65,14 +64,14 @@ async def serving(raw: Raw, folder: Path) -> AsyncIterator[Place]:
 async def test_bodies_are_read(answer: bytes, tmp_path: Path) -> None:
     """By length, in chunks, or to the end of the connection."""
     async with serving(Raw(answer), tmp_path) as place:
-        assert await llama_http.call(place, "GET", "/x", timeout_s=5) == (200, b"hello world")
+        assert await call(place, "GET", "/x", timeout_s=5) == (200, b"hello world")
 
 
 async def test_requests_are_written(tmp_path: Path) -> None:
     """A request carries the key, its length and its body."""
     raw = Raw(OK + b"Content-Length: 0\r\n\r\n")
     async with serving(raw, tmp_path) as place:
-        assert await llama_http.call(place, "POST", "/x", b"{}", timeout_s=5) == (200, b"")
+        assert await call(place, "POST", "/x", b"{}", timeout_s=5) == (200, b"")
     head, _, body = raw.heard.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /x HTTP/1.1\r\n")
     assert b"Authorization: Bearer secret" in head.split(b"\r\n")
@@ -101,17 +100,17 @@ async def test_what_is_no_http_is_lost(answer: bytes, tmp_path: Path) -> None:
     """Cut off, malformed or endless answers are one kind of loss, never a half answer."""
     async with serving(Raw(answer), tmp_path) as place:
         with pytest.raises(Lost):
-            await llama_http.call(place, "GET", "/x", timeout_s=5)
+            await call(place, "GET", "/x", timeout_s=5)
 
 
 async def test_nobody_there_is_lost(tmp_path: Path) -> None:
     """A socket that is not there, a port nobody listens on, and silence are losses as well."""
     for place in (Place(str(tmp_path / "no.sock"), 0, ""), Place("", 1, "")):
         with pytest.raises(Lost, match="cannot be connected"):
-            await llama_http.call(place, "GET", "/x", timeout_s=5)
+            await call(place, "GET", "/x", timeout_s=5)
     async with serving(Raw(b"", stay=True), tmp_path) as place:
         with pytest.raises(Lost, match="in time"):
-            await llama_http.call(place, "GET", "/x", timeout_s=0.02)
+            await call(place, "GET", "/x", timeout_s=0.02)
 
 
 async def test_close_waits_for_the_answer_to_begin(tmp_path: Path) -> None:
@@ -278,7 +277,7 @@ async def test_a_connection_is_kept_for_the_next_request(
     server = Keeping(answer)
     async with keeping(server, tmp_path, eventually) as (place, kept):
         for _ in range(3):
-            found = await llama_http.call(place, "GET", "/x", timeout_s=5, kept=kept)
+            found = await call(place, "GET", "/x", timeout_s=5, kept=kept)
             assert found == (200, b"hi")
         assert (server.requests, server.connections) == (3, connections)
 
@@ -290,7 +289,7 @@ async def test_a_kept_connection_that_was_closed_costs_nothing(
     server = Keeping(KEEPS + b"Content-Length: 2\r\n\r\nhi", most=1)
     async with keeping(server, tmp_path, eventually) as (place, kept):
         for count in range(1, 6):
-            found = await llama_http.call(place, "GET", "/x", timeout_s=5, kept=kept)
+            found = await call(place, "GET", "/x", timeout_s=5, kept=kept)
             assert found == (200, b"hi")
             assert server.requests == count
 
@@ -299,12 +298,10 @@ async def test_so_many_are_kept_and_no_more(tmp_path: Path, eventually: Eventual
     """Each takes a thread of the server; and after the end none is kept."""
     server = Keeping(KEEPS + b"Content-Length: 2\r\n\r\nhi")
     async with keeping(server, tmp_path, eventually) as (place, kept):
-        calls = (
-            llama_http.call(place, "GET", "/x", timeout_s=5, kept=kept) for _ in range(KEPT_MAX + 4)
-        )
+        calls = (call(place, "GET", "/x", timeout_s=5, kept=kept) for _ in range(KEPT_MAX + 4))
         await asyncio.gather(*calls)
         await eventually(lambda: server.open == KEPT_MAX)
         kept.close()
         await eventually(lambda: server.open == 0)
-        await llama_http.call(place, "GET", "/x", timeout_s=5, kept=kept)
+        await call(place, "GET", "/x", timeout_s=5, kept=kept)
         await eventually(lambda: server.open == 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roost.backends.llama.places import Ports, private_folder, write_key
+from roost.backends.processes.places import Ports, private_folder, write_key
 from roost.errors import RoostError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.backends.llama.framing import framing_of
+from roost.backends.http1.framing import framing_of
 
 
 def _chunked(pieces: list[bytes]) -> bytes:

@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from roost.backends.llama.connection import Kept, Socket
-from roost.backends.llama.framing import NO_HTTP, TOO_LONG, Framing, framing_of
+from roost.backends.http1.connection import Kept, Socket
+from roost.backends.http1.framing import NO_HTTP, TOO_LONG, Framing, framing_of
 
 HEAD_MAX_BYTES = 64 * 1024
 BODY_MAX_BYTES = 64 * 1024 * 1024
