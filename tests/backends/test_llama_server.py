@@ -416,3 +416,23 @@ async def test_nothing_is_left_after_some_lives(tmp_path: Path, eventually: Even
             await run(runtime, "x")
     await eventually(lambda: psutil.Process().num_fds() == before)
     assert _left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "spins"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+)
+async def test_threads_look_for_each_other_briefly_unless_an_operator_has_said_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], spins: str | None
+) -> None:
+    """A server is told so, and that it should allocate in huge pages."""
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    async with running(tmp_path) as runtime:
+        (told,) = (one.environ() for one in psutil.Process(runtime.pid).children())
+    assert told.get("GOMP_SPINCOUNT") == spins
+    assert told.get("OMP_WAIT_POLICY") == own.get("OMP_WAIT_POLICY")
+    assert told["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    assert told["HF_HUB_OFFLINE"] == "1"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -42,6 +42,12 @@ from roost.errors import fail
 
 CHILD = "roost.backends.llama.child"
 HELP_TIMEOUT_S = 20.0
+SPINS, WAITING = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"
+SPINS_MAX = "1000"
+"""How often a thread looks whether the others are there, some hundred times for each token, before
+it sleeps. By itself OpenMP looks 300,000 times: some milliseconds, which is for ever where somebody
+else has the core that the others need. This is its own figure for more threads than cores."""
+
 SPARE_THREADS = 4
 """For questions beside all streams and all connections that are kept."""
 
@@ -152,16 +158,23 @@ class LlamaServer:
 
 
 def _program(argv: tuple[str, ...], settings: StartSettings, stdin: bytes = b"") -> Program:
-    environ = read_environment()
     return Program(
         argv,
         settings.log_path,
         stdin,
-        environ | UNFETCHING | {TUNABLES: with_huge_pages(environ.get(TUNABLES, ""))},
+        _surroundings(read_environment()),
         log_max_bytes=settings.log_max_bytes,
         logs_kept=settings.logs_kept,
         memory_max_bytes=settings.memory_max_bytes,
     )
+
+
+def _surroundings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Say what a server is told of the machine, unless an operator has said it."""
+    told = {TUNABLES: with_huge_pages(environ.get(TUNABLES, ""))}
+    if not {SPINS, WAITING} & environ.keys():
+        told[SPINS] = SPINS_MAX
+    return {**environ, **UNFETCHING, **told}
 
 
 def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, settings: StartSettings) -> Launch:
