@@ -114,7 +114,7 @@ def print_records(records: Sequence[msgspec.Struct], *, as_json: bool) -> None:
 
 def shown(name: str, value: object) -> str:
     """Write a field of a record for people."""
-    if isinstance(value, int) and name.endswith("_unix_s"):
+    if isinstance(value, int | float) and name.endswith("_unix_s"):
         return datetime.fromtimestamp(value).astimezone().strftime("%Y-%m-%d %H:%M")
     return "-" if value is None else str(value)
 

@@ -32,6 +32,5 @@ async def open_own(settings: Settings, stores: Stores, reloads: Reloads) -> Gate
     assert gateway.front is not None, "an open gateway listens"
     reloads.add(of_fleet(gateway, life))
     reloads.add(of_credentials(stores))
-    if not stores.fingerprint:
-        reloads.add(of_certificate(gateway.front, settings))
+    reloads.add(of_certificate(gateway.front, settings, stores))
     return gateway

@@ -87,13 +87,15 @@ def of_credentials(stores: Stores) -> Taker:
     return Taker(CREDENTIALS, prepare)
 
 
-def of_certificate(front: Front, settings: Settings) -> Taker:
+def of_certificate(front: Front, settings: Settings, stores: Stores) -> Taker:
     """Have a listener read its certificate again, where it began with files that were named.
+
+    The home's own certificate is not read again: another one takes a restart.
 
     They are read also if their names have not changed: whoever renews a certificate writes the same
     files anew.
     """
-    if not settings.tls_cert:
+    if stores.fingerprint or not settings.tls_cert:
         return Taker((), lambda _: _nothing)
 
     def prepare(settings: Settings) -> Callable[[], None]:

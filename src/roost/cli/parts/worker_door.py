@@ -64,13 +64,11 @@ class Door(NamedTuple):
 
 
 def follow(door: Door, settings: Settings, stores: Stores, reloads: Reloads) -> None:
-    """Have the listener follow its settings on HUP."""
-    from roost.cli.parts.takers import of_certificate, of_credentials, of_front
+    """Have the listener follow its settings on HUP, but for the keys: their stores are not its."""
+    from roost.cli.parts.takers import of_certificate, of_front
 
     reloads.add(of_front(door.front))
-    reloads.add(of_credentials(stores))
-    if not stores.fingerprint:
-        reloads.add(of_certificate(door.front, settings))
+    reloads.add(of_certificate(door.front, settings, stores))
 
 
 async def open_door(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -59,8 +58,8 @@ def listed(views: Sequence[ConversationView]) -> str:
 
 def row(view: ConversationView) -> str:
     """Write one conversation."""
-    when, where = _when(view.active_unix_s), f"{view.model} on {view.node}"
-    turns = f"{view.turns} turn" if view.turns == 1 else f"{view.turns} turns"
+    when = options.shown("active_unix_s", view.active_unix_s)
+    turns, where = options.counted(view.turns, "turn"), f"{view.model} on {view.node}"
     name = view.name or "(without a name)"
     return "  ".join(map(in_one_line, (name, turns, when, where, view.tenant)))
 
@@ -71,7 +70,3 @@ def told(kept: KeptConversation) -> str:
     if kept.summary is not None:
         said += f"\n\nsummary of the first {kept.summary.covers} turns: {kept.summary.text}"
     return screened(said)
-
-
-def _when(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -105,8 +105,7 @@ async def _upstream(
     assert gateway.front is not None, "an open gateway listens"
     lifetime.reloads.add(of_upstream(gateway))
     lifetime.reloads.add(of_credentials(stores))
-    if not stores.fingerprint:
-        lifetime.reloads.add(of_certificate(gateway.front, settings))
+    lifetime.reloads.add(of_certificate(gateway.front, settings, stores))
     known = f"in front of {options.counted(len(targets), 'server')}"
     return await _live(settings, stores, gateway, lifetime, known)
 

@@ -97,6 +97,9 @@ async def _node(settings: Settings, address: Address, lifetime: Lifetime) -> int
             watching = Watch(stores.models, models, settings.models_poll_s)
             door = await open_door(settings, stores, parts.node, identity)
             if door is not None:
+                from roost.cli.parts.takers import of_credentials
+
+                lifetime.reloads.add(of_credentials(stores))
                 follow(door, settings, stores, lifetime.reloads)
             try:
                 await _live(parts, watching, address, lifetime, door)
