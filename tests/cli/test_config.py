@@ -84,6 +84,12 @@ def test_a_file_that_cannot_be_read_is_a_wrong_command_line(
     assert capsys.readouterr().err.startswith("roost config: ")
 
 
+def test_a_home_of_nobody_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no folder to look into, and no traceback."""
+    assert main.run(["config", "check", "--home", "~nobody-of-that-name/x"]) == 2
+    assert "there is no such user" in capsys.readouterr().err
+
+
 def test_other_verbs_tell_everything_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,7 +144,10 @@ def test_a_check_finds_what_serve_would_refuse(
         ("vector_sizes", "vector_sizes = ['many']"),
         ("vector_sizes", "models.smol.options.vector_sizes = ['0']"),
         ("projector", "models.smol.options.projector = '/no/such/file'"),
+        ("projector", "projector = '~nobody-of-that-name/x'"),
+        ("projector", 'projector = "a\\u0000"'),
         ("adapters", "adapters = ['/no/such/file=x']"),
+        ("adapters", "adapters = ['~nobody-of-that-name/x=0.5']"),
         ("upstream.urls", "upstream.urls = ['nonsense']"),
         ("upstream.keys", "upstream.urls = ['http://a']\nupstream.keys = ['k', 'k']"),
         ("worker.heartbeat", "worker_api = '127.0.0.1:1'\nworker.heartbeat = 'ftp://h'"),
@@ -149,6 +158,7 @@ def test_a_check_finds_what_serve_would_refuse(
         ("token", "token = 'rt-abc'\ntoken_file = 'f'"),
         ("token", f"token = 'rt-abc.{'ab' * 8}'"),
         ("tls_cert", "tls_cert = '/no/such/file'\ntls_key = '/no/such/file'"),
+        ("tls_cert", 'tls_cert = "a\\u0000"\ntls_key = "a"'),
     ],
 )
 def test_every_reader_is_asked_once(

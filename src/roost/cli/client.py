@@ -13,6 +13,7 @@ import msgspec
 
 from roost.cli import options
 from roost.cli.parts.loopback import from_here
+from roost.config.read import of_user
 from roost.core.hosts import is_host
 from roost.errors import REASONS as CATALOGUE
 from roost.errors import Failure, RoostError, fail
@@ -107,7 +108,7 @@ def read_as(body: object, kind: type[T]) -> T:
 def located(settings: Settings) -> Located:
     """Return where the gateway is; raises `not_found` where none is named and none runs here."""
     if settings.ca_file:
-        authorities: tuple[str, ...] = (str(Path(settings.ca_file).expanduser()),)
+        authorities: tuple[str, ...] = (str(of_user(settings.ca_file)),)
     else:
         own = Path(settings.home) / "certificate.pem"
         authorities = (str(own),) if own.is_file() else ()

@@ -37,13 +37,21 @@ def _found(
     flags: Mapping[str, object], environ: Mapping[str, str], machine: Machine
 ) -> tuple[Path, str]:
     """Find the home folder, and the text of the settings file."""
-    home = Path(home_of(environ, flags, machine)).expanduser().absolute()
+    home = of_user(home_of(environ, flags, machine)).absolute()
     named = str(flags.get("config") or "")
     return home, _read_file(Path(named) if named else home / FILE, must_exist=bool(named))
 
 
 def _at(home: Path, loaded: Loaded) -> Loaded:
     return loaded._replace(settings=loaded.settings._replace(home=str(home)))
+
+
+def of_user(text: str) -> Path:
+    """Return a path as a person writes it, with ~ for a user's folder; raises `bad_request`."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise fail("bad_request", f"{text}: there is no such user, or none with a folder") from None
 
 
 def read_environment() -> dict[str, str]:

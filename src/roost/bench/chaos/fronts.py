@@ -37,7 +37,7 @@ from roost.bench.peers.entries import PEERS, Launch, Peer, Site
 from roost.bench.peers.starting import prepared, program_of
 from roost.bench.processes import free_port, python
 
-START_S, HEALS_S, LOOK_S = 180.0, 20.0, 0.1
+START_S, WORKS_S, POLL_S = 180.0, 20.0, 0.1
 SECOND_S = 60.0
 NOTICE_S, HANGS_S = 3.0, 3.0
 """As long as a node of roost may be silent in such a run until it is dead; and longer."""
@@ -89,7 +89,7 @@ class Front:
         while (await ask(chat)).end != "complete":
             if asyncio.get_running_loop().time() > deadline:
                 return False
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         return True
 
 
@@ -176,10 +176,10 @@ class FrontStriker:
     async def _works_again(self, name: str) -> float:
         """Say 1 when a server gets work, and 0 if it gets none for too long."""
         before = await self._work(name)
-        for _ in range(round(HEALS_S / LOOK_S)):
+        for _ in range(round(WORKS_S / POLL_S)):
             if await self._work(name) > before:
                 return 1.0
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         return 0.0
 
     async def _work(self, name: str) -> float:
@@ -206,10 +206,10 @@ class FrontStriker:
         connections = [stuck_reader(loud) for _ in range(STUCK)]
         ports = {connection.getsockname()[1] for connection in connections}
         began_s = clock()
-        for _ in range(round(SEEN_S / LOOK_S)):
+        for _ in range(round(SEEN_S / POLL_S)):
             if clock() - began_s > SEEN_S or not ports & open_clients(fleet.port):
                 break
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         cut_s = clock() - began_s
         left = open_clients(fleet.port)
         tails = []

@@ -14,6 +14,7 @@ from roost.core.model import RuntimeOptions
 from roost.core.vectors import DIMENSIONS_MAX
 from roost.errors import RoostError, fail
 from roost.store.models.inspection import digest
+from roost.store.models.places import resolved
 
 if TYPE_CHECKING:
     from roost.config import Settings
@@ -97,7 +98,7 @@ def _engine(values: dict[str, Value]) -> Engine:
 def _adapter(text: str) -> ExtraFile:
     """Read `FILE.gguf` or `FILE.gguf=0.5`."""
     path, sign, number = text.rpartition("=")
-    if not sign or Path(text).expanduser().is_file():
+    if not sign or _is_file(text):
         return _file("adapters", text, 1.0)
     try:
         scale = float(number)
@@ -111,9 +112,16 @@ def _adapter(text: str) -> ExtraFile:
     return _file("adapters", path, scale)
 
 
-def _file(setting: str, text: str, scale: float) -> ExtraFile:
-    path = Path(text).expanduser().resolve()
+def _is_file(text: str) -> bool:
     try:
+        return resolved(Path(text)).is_file()
+    except RoostError:
+        return False
+
+
+def _file(setting: str, text: str, scale: float) -> ExtraFile:
+    try:
+        path = resolved(Path(text))
         return ExtraFile(str(path), digest(path), scale)
     except RoostError:
         message = f"--{setting} {text}: there is no file at this path that can be read."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roost.config.read import of_user
 from roost.errors import fail
 from roost.store.credentials.secrets import unpinned
 
@@ -23,7 +23,7 @@ def join_token(settings: Settings) -> str:
     if settings.token:
         return settings.token
     try:
-        with Path(settings.token_file).expanduser().open(encoding="utf-8") as file:
+        with of_user(settings.token_file).open(encoding="utf-8") as file:
             token = file.read(TOKEN_CHARS_MAX).strip()
     except (OSError, UnicodeDecodeError) as error:
         why = type(error).__name__

@@ -185,7 +185,11 @@ def _prepare(sock: socket.socket, limits: FrontLimits) -> None:
 def check_certificate(cert: str, key: str) -> ssl.SSLContext:
     """Return TLS with these files in PEM; `OSError` where they are no certificate and its key."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(cert, key)
+    try:
+        context.load_cert_chain(cert, key)
+    except ValueError:
+        # What no file can be called.
+        raise ssl.SSLError("no certificate") from None
     return context
 
 
