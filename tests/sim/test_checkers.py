@@ -213,7 +213,15 @@ def _all_at_once(h: History, t: Trace) -> None:
 
 
 def _tripped(h: History, t: Trace) -> None:
-    h.openings, h.faults = [(A, 2.0)], [(B, 1.0), (A, 3.0)]
+    h.openings, h.faults = [(A, t.model, 2.0)], [(B, 1.0), (A, 3.0)]
+
+
+def _still_open(h: History, t: Trace) -> None:
+    h.openings, h.faults = [(A, t.model, 2.0)], [(A, 2.0), (A, 3.0)]
+    # Ten seconds behind the second failure it may be tried again.
+    more = [trace(f"again-{at_s:g}", at_s) for at_s in (12.9, 13.0, 15.0)]
+    h.traces |= {one.request: one for one in more}
+    h.runs = [Run(each.request, A, 0, each.arrived_s, each.over_s) for each in h.traces.values()]
 
 
 def _turned_away(h: History, t: Trace) -> None:
@@ -350,6 +358,7 @@ BROKEN: list[tuple[str, Callable[[History, Trace], None]]] = [
     ("no_third_victim", _third_victim),
     ("survivors_are_spared", _all_at_once),
     ("breakers_have_causes", _tripped),
+    ("breakers_close", _still_open),
     ("floods_give_way", _turned_away),
     ("replays_go_on", _replayed_behind),
     ("replays_go_on", _replayed_unasked),
@@ -385,6 +394,8 @@ def test_a_good_history_breaks_nothing() -> None:
     later = trace()
     run = history(later)
     _under_a_key(run, later, later.arrived_s + 11.5)
+    _still_open(run, later)
+    run.closings = [(A, later.model, 16.0)]
     later.received = [(0, "aa "), (-1, ""), (4, "x"), (5, "bb ")]
     assert check(run) == []
     assert check(history(*two_turns())) == []

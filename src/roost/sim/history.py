@@ -69,6 +69,8 @@ class History:
     max_decodes_per_node: int = 0
     class_one_in: int = 8
     redispatch_per_node: int = 2
+    breaker_open_s: float = 5.0
+    breaker_successes: int = 2
     replay_max_tokens: int = 4096
     drops: bool = False
     replicas: int = 0
@@ -91,7 +93,8 @@ class History:
     cells: list[Cells] = field(default_factory=list)
     queue_peak: int = 0
     faults: list[tuple[NodeId, float]] = field(default_factory=list)
-    openings: list[tuple[NodeId, float]] = field(default_factory=list)
+    openings: list[tuple[NodeId, ModelId | None, float]] = field(default_factory=list)
+    closings: list[tuple[NodeId, ModelId | None, float]] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
     compaction: CompactionSettings = NO_COMPACTION
     ctx: int = 0

@@ -229,6 +229,8 @@ def _history(scenario: Scenario) -> History:
         max_decodes_per_node=fleet.max_decodes_per_node,
         class_one_in=fleet.class_one_in,
         redispatch_per_node=fleet.redispatch_per_node,
+        breaker_open_s=fleet.breaker_open_s,
+        breaker_successes=fleet.breaker_successes,
         replicas=fleet.replicas,
         want_s=fleet.want_s,
         kept=frozenset(fleet.keep),

@@ -365,6 +365,11 @@ CHECKERS = (
         claims.breakers_have_causes,
     ),
     Checker(
+        "breakers_close",
+        "A node that has served again as often as that takes has its breaker closed.",
+        claims.breakers_close,
+    ),
+    Checker(
         "turns_take_turns",
         "Turns of a named conversation never overlap, and begin in the order in which they came.",
         talk_claims.turns_take_turns,

@@ -134,9 +134,35 @@ def survivors_are_spared(history: History) -> Iterator[str]:
 
 def breakers_have_causes(history: History) -> Iterator[str]:
     """A breaker opens for failures of its node; lack of room is none."""
-    for node, when_s in history.openings:
+    for node, _, when_s in history.openings:
         if not any(failed == node and at_s <= when_s for failed, at_s in history.faults):
             yield f"the breaker of {node} opened at {when_s:.1f} s, and it had failed nothing"
+
+
+def breakers_close(history: History) -> Iterator[str]:
+    """Who was tried again and has served as often as that takes is trusted again."""
+    for node, model, when_s in history.openings:
+        ends = [at for who, what, at in history.closings if who == node and what in (model, None)]
+        closed_s = min((at for at in ends if at >= when_s), default=history.ended_s)
+        faults = [at for who, at in history.faults if who == node and when_s <= at <= closed_s]
+        # Each failure behind the first doubles how long it stays open.
+        open_s = history.breaker_open_s * 2 ** max(0, len(faults) - 1)
+        tried_s = max(faults, default=when_s) + open_s
+        served = sum(
+            _served_by(trace, node, tried_s, closed_s)
+            for trace in history.traces.values()
+            if trace.model == model
+        )
+        if served >= history.breaker_successes:
+            yield f"{node} has served {served} since {tried_s:.1f} s, and its breaker stays open"
+
+
+def _served_by(trace: Trace, node: NodeId, since_s: float, until_s: float) -> bool:
+    """Whether this node has been asked, and answered whole, in this span."""
+    if not trace.opened or trace.over_s is None or trace.endings[0][0] != "complete":
+        return False
+    last = trace.opened[-1]
+    return last.node == node and last.at_s >= since_s and trace.over_s < until_s
 
 
 def floods_give_way(history: History) -> Iterator[str]:

@@ -52,6 +52,8 @@ class Ledger:
         """A node has a new link; whatever was out on the old one is void."""
         self.gone(node)
         self._sight.joined(node)
+        # For every model: who begins anew has failed nothing.
+        self.history.closings.append((node, None, self._world.now))
 
     def reported(self, node: NodeId, status: NodeStatus) -> None:
         """A node reported."""
@@ -119,9 +121,10 @@ class Ledger:
         """An operator would have been told this."""
         if report.reason == "breaker_open" and report.node is not None:
             self._sight.breaks(report.node, opened=True)
-            self.history.openings.append((report.node, self._world.now))
+            self.history.openings.append((report.node, report.model, self._world.now))
         if report.reason == "breaker_closed" and report.node is not None:
             self._sight.breaks(report.node, opened=False)
+            self.history.closings.append((report.node, report.model, self._world.now))
         if report.event == "node_left" and report.node is not None:
             self.gone(report.node)
         again = report.event in {"request_retried", "request_cut"}

@@ -143,6 +143,13 @@ class FailureZeroesCounters(Coordinator):
         self._mishaps = _Zeroing(self._books, self._assigner.hope)
 
 
+class BreakerNeverCloses(Coordinator):
+    """Nobody counts what went well."""
+
+    def _served(self, call: Call, node: NodeId, now: float) -> None:
+        """Count nothing."""
+
+
 class _Frozen(Board):
     def touch(self, node: NodeId) -> None:
         """See nothing of leases and reports."""
@@ -251,6 +258,12 @@ CASES: tuple[Case, ...] = (
         fittings.coordinator(TripsForNothing),
         "calm",
         "breakers_have_causes",
+    ),
+    (
+        "breaker never closes",
+        fittings.coordinator(BreakerNeverCloses),
+        "load_failures",
+        "breakers_close",
     ),
     (
         "failure zeroes the counters",
