@@ -241,18 +241,19 @@ class Board:
         for node in nodes if self._settings.replicas else ():
             closed = self._closed(node, model, now, board.choosy)
             stage = self._stage_of(node, model) if closed in ("", "busy") else None
-            changed = self._stages(board, node, model).note(node.id, stage) or changed
+            changed = (
+                self._stages(board.stages, node.offers[model].mode).note(node.id, stage) or changed
+            )
         return changed
 
     def _stage_of(self, node: Node, model: ModelId) -> Stage:
         key = node.id, model
         return stage_of(node, model, asked=key in self.asked or self._leases.held(*key) > 0)
 
-    def _stages(self, board: _Board, node: Node, model: ModelId) -> Stages:
-        mode = node.offers[model].mode
-        if mode not in board.stages:
-            board.stages[mode] = Stages(self._settings.replicas)
-        return board.stages[mode]
+    def _stages(self, known: dict[Mode, Stages], mode: Mode) -> Stages:
+        if mode not in known:
+            known[mode] = Stages(self._settings.replicas)
+        return known[mode]
 
     def _choosy(self, names: Iterable[NodeId], model: ModelId) -> frozenset[Mode]:
         """For what one of these can be counted on, so that broken ones need not be asked."""
@@ -278,7 +279,7 @@ class Board:
             closed = "busy"
         stage = self._stage_of(node, model)
         if not closed and stage != "ready":
-            closed = self._stages(board, node, model).gate.get(stage, "")
+            closed = self._stages(board.stages, offer.mode).gate.get(stage, "")
             if not closed and stage == "cold" and has_no_room(node, model):
                 closed = "no_room"
         prefill_s = pace.prefill.value if pace is not None else 0.0

@@ -120,10 +120,10 @@ class Ledger:
     def note(self, report: Report) -> None:
         """An operator would have been told this."""
         if report.reason == "breaker_open" and report.node is not None:
-            self._sight.breaks(report.node, opened=True)
+            self._sight.breaks(report.node, report.model, opened=True)
             self.history.openings.append((report.node, report.model, self._world.now))
         if report.reason == "breaker_closed" and report.node is not None:
-            self._sight.breaks(report.node, opened=False)
+            self._sight.breaks(report.node, report.model, opened=False)
             self.history.closings.append((report.node, report.model, self._world.now))
         if report.event == "node_left" and report.node is not None:
             self.gone(report.node)

@@ -34,7 +34,7 @@ class Sight:
         self._heard_s: dict[NodeId, float] = {}
         self._places: Counter[tuple[NodeId, ModelId]] = Counter()
         self._refused_s: dict[NodeId, float] = {}
-        self._broken: set[NodeId] = set()
+        self._broken: set[tuple[NodeId, ModelId | None]] = set()
         self._parked: set[NodeId] = set()
         self._asked: dict[tuple[NodeId, ModelId], float] = {}
 
@@ -48,7 +48,7 @@ class Sight:
 
     def joined(self, node: NodeId) -> None:
         """A node has a new link, and a new chance."""
-        self._broken.discard(node)
+        self._broken = {key for key in self._broken if key[0] != node}
         self._asked = {key: until for key, until in self._asked.items() if key[0] != node}
         self.heard(node)
 
@@ -61,9 +61,10 @@ class Sight:
         """An operator has spoken."""
         self._parked.add(node) if parked else self._parked.discard(node)
 
-    def breaks(self, node: NodeId, *, opened: bool) -> None:
-        """The breaker of a node has opened, or closed."""
-        self._broken.add(node) if opened else self._broken.discard(node)
+    def breaks(self, node: NodeId, model: ModelId | None, *, opened: bool) -> None:
+        """The breaker of a node for a model has opened, or closed."""
+        key = node, model
+        self._broken.add(key) if opened else self._broken.discard(key)
 
     def refused(self, node: NodeId) -> None:
         """A node had no room."""
@@ -124,7 +125,7 @@ class Sight:
 
     def _is_well(self, node: NodeId, model: ModelId) -> bool:
         report = self.reports[node]
-        if node in self._broken or node in self._parked:
+        if (node, model) in self._broken or node in self._parked:
             return False
         if report.draining or self._world.now >= self._heard_s[node] + FRESH_S:
             return False

@@ -234,8 +234,7 @@ SEEDS = {
     "copies removed too soon": 2,
     "first requests overlooked": 6,
     "relieved always": 5,
-    "vectors of the lost kept": 2,
-    "vectors taken for words": 2,
+    "vectors taken for words": 3,
     "handoffs without a home": 3,
 }
 """Seeds of those that the first one does not show."""

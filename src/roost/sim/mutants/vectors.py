@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from roost.core.engine import Mode
 from roost.core.events import StreamEvent, Vectors
 from roost.core.ids import RequestId
+from roost.fleet.choice.board import Board
+from roost.fleet.models.stages import Stages
 from roost.fleet.streams.relay import Relay
 from roost.fleet.streams.relay_effects import RelayEffect
 from roost.sim.gateway.front import Front
@@ -11,6 +14,7 @@ from roost.sim.gateway.lines import Turn
 from roost.sim.mutants import fittings
 from roost.sim.mutants.fittings import Case
 from roost.sim.mutants.losses import OverlooksWeights
+from roost.sim.mutants.various import SeesAnOldBoard
 
 
 class KeepsVectorsOfTheLost(Relay):
@@ -35,6 +39,18 @@ class TakesVectorsForWords(Front):
             self._feed(self.coordinator.on_first_token(request, attempt, self._world.now))
 
 
+class _OneForAll(Board):
+    def _stages(self, known: dict[Mode, Stages], mode: Mode) -> Stages:
+        """Count all runtimes of that name together."""
+        return super()._stages(known, "generate")
+
+
+class CountsRuntimesByName(SeesAnOldBoard):
+    """A runtime for vectors is one for chats, if they have the same name."""
+
+    board = _OneForAll
+
+
 CASES: tuple[Case, ...] = (
     (
         "vectors of the lost kept",
@@ -53,5 +69,11 @@ CASES: tuple[Case, ...] = (
         fittings.coordinator(OverlooksWeights),
         "vectors",
         "models_do_what_they_are_for",
+    ),
+    (
+        "runtimes counted by name",
+        fittings.coordinator(CountsRuntimesByName),
+        "vectors",
+        "places_are_used",
     ),
 )
