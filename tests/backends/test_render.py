@@ -9,9 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from roost.backends.rendering.renderer import Renderer, setup_for
+from roost.backends.rendering.repeats import ENTRY_CHARACTERS, Repeats
+from roost.core.ids import TenantId
 from roost.core.request import ChatPrompt, Message
 from roost.errors import Failure, RoostError
 from roost.gateway.loop import loop_factory
+from roost.text.endings import Rendered
 from tests.backends.subjects import CHATML
 from tests.children import called, children, runs
 from tests.conftest import Eventually, until
@@ -77,6 +80,36 @@ async def test_renders_and_cuts_at_control_tokens() -> None:
     assert children() == [child]
     await subject.close()
     assert not child.is_running()
+
+
+async def test_what_comes_again_is_known_to_its_owner_alone() -> None:
+    """Without the child, which has ended. Another owner's same words are new, as is another day."""
+    subject, mine = renderer(CHATML), TenantId("mine")
+    first = await subject.render(HELLO, TODAY, owner=mine)
+    await subject.render(HELLO, TODAY)
+    await subject.close()
+    assert await subject.render(HELLO, TODAY, owner=mine) == first
+    for today, owner, exact in (
+        (TODAY, TenantId("another"), False),
+        (TODAY, None, False),
+        ("2026-02-04", mine, False),
+        (TODAY, mine, True),
+    ):
+        with pytest.raises(RoostError, match="has ended"):
+            await subject.render(HELLO, today, exact=exact, owner=owner)
+
+
+def test_the_longest_unused_repeats_give_way() -> None:
+    """Of three two fit, the one that was used last stays; too large a one drives all out."""
+    repeats, owner = Repeats(2 * (ENTRY_CHARACTERS + 10)), TenantId("")
+    for asked in (b"1", b"2"):
+        repeats.keep(owner, asked, Rendered((asked.decode(),)))
+    assert repeats.get(owner, b"1") == Rendered(("1",))
+    repeats.keep(owner, b"3", Rendered(("3",)))
+    assert repeats.get(owner, b"2") is None
+    assert repeats.get(owner, b"1") == Rendered(("1",))
+    repeats.keep(owner, b"4", Rendered(("x" * 5000,)))
+    assert [repeats.get(owner, asked) for asked in (b"1", b"3", b"4")] == [None] * 3
 
 
 async def test_the_templates_own_variables() -> None:

@@ -79,7 +79,7 @@ class HostedRuntime:
     async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """Render, tokenise and count; see `base.Runtime.prepare`."""
         self._generating.check(request)
-        prompted = await self._prompts.tokens(request)
+        prompted = await self._prompts.tokens(request, owner)
         # It follows no schemas: a call that is demanded is begun, and whoever reads it judges it.
         return self._generating.prepared(request, prompted.tokens, prompted.reading)
 

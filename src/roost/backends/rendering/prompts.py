@@ -72,7 +72,7 @@ class Prompts:
             return Prompted(begin + await self._tokenize([prompt.text], special=False))
         assert isinstance(prompt, ChatPrompt), "others are refused by `check_request`"
         exact = request.constraint is not None
-        rendered = await rendered_by(self._renderer, prompt, exact=exact)
+        rendered = await rendered_by(self._renderer, prompt, exact=exact, owner=owner)
         checks.check_size(request, rendered.pieces, longest, ctx)
         tokens = await self._chat_tokens(rendered.pieces, owner)
         # Many templates print the BOS themselves, and a second one makes models stutter.
@@ -95,12 +95,16 @@ class Prompts:
 
 
 async def rendered_by(
-    renderer: Renderer | None, prompt: ChatPrompt, *, exact: bool = False
+    renderer: Renderer | None,
+    prompt: ChatPrompt,
+    *,
+    exact: bool = False,
+    owner: TenantId | None = None,
 ) -> Rendered:
-    """Render a conversation; raises `unsupported` where there is no template, as no renderer."""
+    """Render an owner's conversation; `unsupported` where there is no template, as no renderer."""
     if renderer is None:
         message = "The model has no chat template: it can complete text, but it cannot chat."
         raise fail("unsupported", message, param="messages")
     # A date without a time, so that the same conversation has the same prefix all day.
     today = dt.datetime.now().astimezone().date().isoformat()
-    return await renderer.render(prompt, today, exact=exact)
+    return await renderer.render(prompt, today, exact=exact, owner=owner)

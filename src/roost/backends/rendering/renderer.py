@@ -18,6 +18,8 @@ import msgspec
 from roost.backends.base import StartSettings
 from roost.backends.processes.reaping import kill, reap
 from roost.backends.rendering.frames import LENGTH, Ask, Reply, Setup, pack
+from roost.backends.rendering.repeats import Repeats
+from roost.core.ids import TenantId
 from roost.core.model import Manifest
 from roost.core.request import ChatPrompt
 from roost.errors import Failure, RoostError, fail
@@ -52,6 +54,7 @@ class Renderer:
         self._process: asyncio.subprocess.Process | None = None
         self._exchange: asyncio.Task[Reply] | None = None
         self._closed = False
+        self._repeats = Repeats()
 
     async def warm(self) -> None:
         """Start the child now, so that the first chat need not wait for it; never raises."""
@@ -59,15 +62,26 @@ class Renderer:
             async with self._turn:
                 await self._started()
 
-    async def render(self, prompt: ChatPrompt, today: str, *, exact: bool = False) -> Rendered:
+    async def render(
+        self,
+        prompt: ChatPrompt,
+        today: str,
+        *,
+        exact: bool = False,
+        owner: TenantId | None = None,
+    ) -> Rendered:
         """Render to pieces that are to be tokenised one by one, with special tokens.
 
-        `exact` says that the answer has a given form from its first token on.
+        `exact` says that the answer has a given form from its first token on. What this `owner` has
+        asked a while ago is known.
 
         Raises `bad_request` for messages that the template refuses or takes too long for, and
         `unsupported` for a template that does not compile.
         """
         frame = pack(Ask(prompt, today, exact))
+        known = self._repeats.get(owner, frame)
+        if known is not None:
+            return known
         await self._turn.acquire()
         # A task of its own, so that whoever leaves leaves no half conversation in the pipes.
         self._exchange = asyncio.create_task(self._exchanged(frame))
@@ -75,6 +89,7 @@ class Renderer:
         reply = await asyncio.shield(self._exchange)
         if reply.rendered is None:
             raise fail(reply.reason, reply.message, param=reply.param)
+        self._repeats.keep(owner, frame, reply.rendered)
         return reply.rendered
 
     async def close(self) -> None:
