@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from roost.backends.processes.child import STDIN_MAX_BYTES, Child, Program, start
+from roost.backends.processes.shim import SCHED_SETATTR
 from roost.errors import RoostError
 from tests.children import runs, seen
 from tests.conftest import Eventually
@@ -295,3 +296,30 @@ async def test_libraries_are_told_to_fetch_nothing(log: Path) -> None:
     child = await start(own)
     await child.died.wait()
     assert child.tail(1) == ("None False",)
+
+
+SLICE = """
+import ctypes, os, struct
+os.nice(3)
+from roost.backends.processes.shim import SCHED_SETATTR, shorten_slice
+shorten_slice()
+told = ctypes.create_string_buffer(56)
+number = SCHED_SETATTR[os.uname().machine] + 1
+assert ctypes.CDLL(None).syscall(number, 0, told, 56, 0) == 0
+_, policy, _, nice, _, slice_ns, _, _ = struct.unpack("=IIQiIQQQ", told.raw[:48])
+print(policy, nice, slice_ns)
+"""
+
+
+def since_linux(*version: int) -> bool:
+    """Whether this is a Linux of that version or a later one, on a machine that is known."""
+    about = os.uname()
+    numbers = tuple(int(word) for word in about.release.split("-")[0].split(".")[:2])
+    return about.sysname == "Linux" and about.machine in SCHED_SETATTR and numbers >= version
+
+
+@pytest.mark.skipif(not since_linux(6, 12), reason="older systems do not tell slices")
+def test_who_computes_gives_the_core_away_soon() -> None:
+    """After a tenth of a millisecond, as willingly as before."""
+    told = subprocess.run([sys.executable, "-c", SLICE], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["0", "3", "100000"]
