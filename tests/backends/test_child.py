@@ -304,22 +304,23 @@ os.nice(3)
 from roost.backends.processes.shim import SCHED_SETATTR, shorten_slice
 shorten_slice()
 told = ctypes.create_string_buffer(56)
-number = SCHED_SETATTR[os.uname().machine] + 1
-assert ctypes.CDLL(None).syscall(number, 0, told, 56, 0) == 0
-_, policy, _, nice, _, slice_ns, _, _ = struct.unpack("=IIQiIQQQ", told.raw[:48])
-print(policy, nice, slice_ns)
+number = SCHED_SETATTR.get(os.uname().machine, -1) + 1
+if number and ctypes.CDLL(None).syscall(number, 0, told, 56, 0) == 0:
+    print(*struct.unpack("=IIQiIQ", told.raw[:32])[5:])
+print(os.nice(0))
 """
 
 
-def since_linux(*version: int) -> bool:
-    """Whether this is a Linux of that version or a later one, on a machine that is known."""
+def tells_slices() -> bool:
+    """Whether this is a Linux that does, on a machine whose calls are known."""
     about = os.uname()
-    numbers = tuple(int(word) for word in about.release.split("-")[0].split(".")[:2])
-    return about.sysname == "Linux" and about.machine in SCHED_SETATTR and numbers >= version
+    version = tuple(int(word) for word in about.release.split("-")[0].split(".")[:2])
+    return about.sysname == "Linux" and about.machine in SCHED_SETATTR and version >= (6, 12)
 
 
-@pytest.mark.skipif(not since_linux(6, 12), reason="older systems do not tell slices")
 def test_who_computes_gives_the_core_away_soon() -> None:
-    """After a tenth of a millisecond, as willingly as before."""
+    """After a tenth of a millisecond, where the system knows that; as willingly as before."""
     told = subprocess.run([sys.executable, "-c", SLICE], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["0", "3", "100000"]
+    *slices, nice = told.stdout.split()
+    assert nice == "3"
+    assert slices == ["100000"] or not tells_slices()

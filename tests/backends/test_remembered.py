@@ -65,6 +65,16 @@ def test_nothing_is_told_to_others() -> None:
     assert told(remembered, "a", ["x", "y"])[0] == ["x", "y"]
 
 
+def test_an_owner_is_forgotten_and_nobody_else() -> None:
+    """What it asks then is as new as the first; the room is free for others."""
+    remembered = Remembered(MARKS)
+    for owner in ("a", "b"):
+        told(remembered, owner, [TURN])
+    remembered.forget("a")
+    assert told(remembered, "b", [TURN])[0] == []
+    assert told(remembered, "a", [TURN])[0] == [f"{START}user\nhello there", f"{END}\n"]
+
+
 def test_what_a_user_wrote_stays_cut() -> None:
     """A control token's text that was cut in two belongs to its message and is told in two."""
     remembered = Remembered(MARKS)

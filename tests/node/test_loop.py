@@ -13,7 +13,7 @@ import pytest
 
 from roost.core.about import BackendAbout
 from roost.core.events import Failed, Finished, Started, Usage
-from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.ids import ModelId, NodeId, RuntimeId, TenantId
 from roost.errors import Failure, fail
 from roost.node.agent import Agent
 from roost.node.loop import LoopSettings, NodeLoop
@@ -112,6 +112,25 @@ async def test_a_request_is_answered(
         status = rig.gateway.status
         assert status is not None
         await eventually(lambda: bool(rig.gateway.status and rig.gateway.status.runtimes))
+
+
+async def test_prompts_are_prepared_for_their_owner_who_may_be_forgotten(
+    eventually: Eventually,
+) -> None:
+    """A runtime knows whose prompt it is by the word that keeps tenants apart here."""
+    async with _rig() as rig:
+        rig.node.salt_with(lambda tenant: TenantId(f"salted {tenant}"))
+        one = rig.gateway.ask("hello world")
+        await eventually(lambda: rig.gateway.all_released(one))
+        (runtime,) = rig.launch.runtimes.values()
+        (owner,) = runtime.owners
+        assert owner is not None
+        tenant = TenantId(owner.removeprefix("salted "))
+        assert tenant != owner
+        await rig.node.forget(TenantId("somebody else"))
+        assert runtime.owners == [owner]
+        await rig.node.forget(tenant)
+        assert runtime.owners == []
 
 
 async def test_a_spoilt_model_drives_nobody_out(eventually: Eventually) -> None:

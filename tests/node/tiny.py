@@ -63,11 +63,17 @@ class TinyRuntime:
         self.states = None
         self.told: Telemetry | None = None
         self.is_poured = False
+        self.owners: list[TenantId | None] = []
+
+    def forget(self, owner: TenantId) -> None:
+        """Forget that this one was here."""
+        self.owners = [one for one in self.owners if one != owner]
 
     async def prepare(self, request: GenerateRequest, owner: TenantId | None = None) -> Prepared:
         """One token per word; `toolong` does not fit, `ponder` takes for ever."""
         if self.died.is_set():
             raise RoostError(DIED)
+        self.owners.append(owner)
         assert isinstance(request.prompt, TextPrompt)
         words = request.prompt.text.split()
         if words[0] == "toolong":

@@ -268,6 +268,15 @@ class StartSettings(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
+class Remembering(Protocol):
+    """A runtime that remembers of prompts what it may need again."""
+
+    def forget(self, owner: TenantId) -> None:
+        """Remember nothing of this owner's prompts."""
+        ...
+
+
+@runtime_checkable
 class Teller(Protocol):
     """A runtime that tells texts of prompts, and knows of ones that are bare."""
 

@@ -282,8 +282,11 @@ class Mind:
         """A link has ended, for whatever reason."""
         if self.links.get(link.node) is link:
             effects = self.coordinator.on_node_left(link.node, self.now_s)
-            self.unlink(link.node)
-            self._feed(effects)
+            try:
+                self.unlink(link.node)
+            finally:
+                # Whoever is told of it may fail; what ran on the node is not lost with that.
+                self._feed(effects)
 
     def unlink(self, node: NodeId) -> NodeLink | None:
         """Take a node's link out of use, and give it back, if there is one."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from roost.backends.base import Runtime
+from roost.backends.base import Remembering, Runtime
 from roost.core.about import NodeAbout
 from roost.core.ids import ModelId, RuntimeId, TenantId
 from roost.core.snapshots import ModelOffer, PullView
@@ -196,7 +196,12 @@ class NodeLoop:
 
     async def forget(self, tenant: TenantId) -> None:
         """Nobody asks for this tenant any more."""
-        await self._hands.tell(partial(self._agent.on_forget, self._salt(tenant)))
+        owner = self._salt(tenant)
+        counting = () if self._counters is None else self._counters.runtimes
+        for runtime in (*self._hands.runtimes.values(), *counting):
+            if isinstance(runtime, Remembering):
+                runtime.forget(owner)
+        await self._hands.tell(partial(self._agent.on_forget, owner))
 
     async def stop(self, grace_s: float) -> bool:
         """Drain for `grace_s`, end what is left, say goodbye to every gateway, and end `run`.

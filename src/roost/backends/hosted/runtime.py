@@ -83,6 +83,10 @@ class HostedRuntime:
         # It follows no schemas: a call that is demanded is begun, and whoever reads it judges it.
         return self._generating.prepared(request, prompted.tokens, prompted.reading)
 
+    def forget(self, owner: TenantId) -> None:
+        """Remember nothing of this owner's prompts; see `base.Remembering`."""
+        self._prompts.forget(owner)
+
     @asynccontextmanager
     async def open(
         self, prepared: Prepared, use: SlotUse

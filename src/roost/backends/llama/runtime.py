@@ -158,6 +158,10 @@ class LlamaRuntime:
         except Lost:
             raise RoostError(await self._link.blame("the tokens were not read")) from None
 
+    def forget(self, owner: TenantId) -> None:
+        """Remember nothing of this owner's prompts; see `base.Remembering`."""
+        self._prompts.forget(owner)
+
     @asynccontextmanager
     async def open(
         self, prepared: Prepared, use: SlotUse

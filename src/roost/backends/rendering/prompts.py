@@ -89,6 +89,13 @@ class Prompts:
         whole = recall.whole(told)
         return await self._tokenize(pieces, special=True) if whole is None else whole
 
+    def forget(self, owner: TenantId) -> None:
+        """Remember nothing of this owner's prompts."""
+        if self._remembered is not None:
+            self._remembered.forget(owner)
+        if self._renderer is not None:
+            self._renderer.forget(owner)
+
     async def text(self, prompt: ChatPrompt) -> str:
         """Give the text that the template makes of a conversation; raises as `tokens` does."""
         return "".join((await rendered_by(self._renderer, prompt)).pieces)

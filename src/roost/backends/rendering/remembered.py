@@ -5,7 +5,7 @@ it. Tokenisers cut a text at control tokens before they do anything else, so wha
 control tokens of a template has the same tokens wherever it stands: a message has to be read once.
 
 What is remembered is remembered of its owner, and told to nobody else, not even by the time that an
-answer takes. Texts are not kept, only digests of them.
+answer takes. All owners share one room: who asks for much pushes out what others have asked.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from typing import TypeAlias
 Unit: TypeAlias = tuple[str, ...]
 """Texts that follow each other and are tokenised one by one; only the first begins with a mark."""
 
+Key: TypeAlias = tuple[str, bytes]
+"""An owner, and a digest of a unit."""
+
 MAX_BYTES = 16 * 1024 * 1024
 ENTRY_BYTES = 200
 """About what an entry takes beside its tokens."""
@@ -34,15 +37,20 @@ class Remembered:
         self._cuts = re.compile("|".join(f"(?={re.escape(mark)})" for mark in marks))
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._known: OrderedDict[bytes, array[int]] = OrderedDict()
+        self._known: OrderedDict[Key, array[int]] = OrderedDict()
 
     def recall(self, owner: str, pieces: Sequence[str]) -> Recall:
         """Look up what is known of a prompt of this owner, in the pieces that a renderer gives."""
         units = list(self._units(pieces))
-        keys = [_key(owner, unit) for unit in units]
+        keys = [(owner, _digest(unit)) for unit in units]
         return Recall(self, units, keys, [self._get(key) for key in keys])
 
-    def learn(self, keys: Iterable[bytes], found: Iterable[array[int]]) -> None:
+    def forget(self, owner: str) -> None:
+        """Remember nothing of this owner."""
+        for key in [key for key in self._known if key[0] == owner]:
+            self._bytes -= _size(self._known.pop(key))
+
+    def learn(self, keys: Iterable[Key], found: Iterable[array[int]]) -> None:
         """Remember the tokens of units; the longest unused give way."""
         for key, tokens in zip(keys, found, strict=True):
             old = self._known.pop(key, None)
@@ -61,7 +69,7 @@ class Remembered:
         ends = [*starts[1:], len(tokens)]
         return [array("I", tokens[a:b]) for a, b in zip(starts, ends, strict=True)]
 
-    def _get(self, key: bytes) -> array[int] | None:
+    def _get(self, key: Key) -> array[int] | None:
         found = self._known.get(key)
         if found is not None:
             self._known.move_to_end(key)
@@ -89,7 +97,7 @@ class Recall:
         self,
         remembered: Remembered,
         units: list[Unit],
-        keys: list[bytes],
+        keys: list[Key],
         known: list[array[int] | None],
     ) -> None:
         self._remembered = remembered
@@ -124,9 +132,9 @@ def marks_in(template: str, control_tokens: Sequence[str]) -> list[str]:
     )
 
 
-def _key(owner: str, unit: Unit) -> bytes:
+def _digest(unit: Unit) -> bytes:
     digest = blake2b(digest_size=16)
-    for text in (owner, *unit):
+    for text in unit:
         data = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)

@@ -18,7 +18,7 @@ import msgspec
 from roost.backends.base import StartSettings
 from roost.backends.processes.reaping import kill, reap
 from roost.backends.rendering.frames import LENGTH, Ask, Reply, Setup, pack
-from roost.backends.rendering.repeats import Repeats
+from roost.backends.rendering.repeats import Repeats, digest_of
 from roost.core.ids import TenantId
 from roost.core.model import Manifest
 from roost.core.request import ChatPrompt
@@ -79,7 +79,8 @@ class Renderer:
         `unsupported` for a template that does not compile.
         """
         frame = pack(Ask(prompt, today, exact))
-        known = self._repeats.get(owner, frame)
+        asked = digest_of(frame)
+        known = self._repeats.get(owner, asked)
         if known is not None:
             return known
         await self._turn.acquire()
@@ -89,8 +90,12 @@ class Renderer:
         reply = await asyncio.shield(self._exchange)
         if reply.rendered is None:
             raise fail(reply.reason, reply.message, param=reply.param)
-        self._repeats.keep(owner, frame, reply.rendered)
+        self._repeats.keep(owner, asked, reply.rendered)
         return reply.rendered
+
+    def forget(self, owner: TenantId) -> None:
+        """Know nothing of what this owner has asked."""
+        self._repeats.forget(owner)
 
     async def close(self) -> None:
         """End the child; later renderings are refused. Idempotent."""

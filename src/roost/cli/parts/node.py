@@ -125,7 +125,8 @@ def open_node(
         models, chooser(settings), _shelf_settings(settings, str(stores.home.logs / node), places)
     )
     shelf.weigh_with(Calibration(stores.home), memories(settings))
-    shelf.copy_with(lambda: copy_max_bytes(memory(), machine.huge_pages()))
+    glibc = machine.glibc()
+    shelf.copy_with(lambda: copy_max_bytes(memory(), machine.huge_pages(), glibc))
     processor = machine.processor()
     # Steps take as long as this processor, and so many of its cores, take for them.
     shelf.pace_with(Paces(stores.home, f"{processor.model or 'unknown'} {processor.threads}"))

@@ -12,11 +12,16 @@ SHARE = 0.5
 """Of the memory that programs can still have: what a model's file has in the page cache beside its
 copy is in the way of nobody then, and a model that nearly fills a machine stays mapped."""
 
-WITH_PAGES = ("always", "madvise")
+ASKING_GLIBC = (2, 35)
+"""From this version on the C library asks for huge pages where it is told to."""
 
 
-def copy_max_bytes(memory: Memory, pages: HugePages) -> int:
-    """Say how large they may be; 0 where nothing is won, or nobody knows what is left."""
-    if pages.mode not in WITH_PAGES or memory.room_bytes is None:
+def copy_max_bytes(memory: Memory, pages: HugePages, glibc: tuple[int, ...] | None) -> int:
+    """Say how large they may be; 0 where nothing is won, or nobody knows what is left.
+
+    `glibc` is the version of that C library, None where there is another one.
+    """
+    asks = pages.mode == "madvise" and glibc is not None and glibc >= ASKING_GLIBC
+    if memory.room_bytes is None or not (asks or pages.mode == "always"):
         return 0
     return int(memory.room_bytes * SHARE)

@@ -7,6 +7,7 @@ None: another system, or a container that hides it.
 from __future__ import annotations
 
 import os
+import platform
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -74,6 +75,13 @@ def huge_pages(root: Path = ROOT) -> HugePages:
         page_bytes=_kilobytes(text, "Hugepagesize"),
         reserved=int(reserved) if reserved and reserved.isdecimal() else None,
     )
+
+
+def glibc() -> tuple[int, ...] | None:
+    """Give the version of the C library, if it is GNU's."""
+    name, version = platform.libc_ver()
+    words = version.split(".")
+    return tuple(map(int, words)) if name == "glibc" and all(map(str.isdecimal, words)) else None
 
 
 def limits() -> Limits:

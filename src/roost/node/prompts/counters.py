@@ -65,6 +65,11 @@ class Counters:
         self.waiting = 0
 
     @property
+    def runtimes(self) -> tuple[Runtime, ...]:
+        """Those that count now."""
+        return tuple(one.runtime for one in self._counters.values() if one.runtime is not None)
+
+    @property
     def users(self) -> int:
         """How many counts are under way."""
         return sum(one.users for one in self._counters.values())
