@@ -12,6 +12,11 @@ from pathlib import Path
 import pytest
 
 from roost.cli import main
+from roost.cli.parts.stores import open_to_listen
+from roost.cli.parts.worker_door import at_door
+from roost.cli.parts.worker_where import read_where
+from roost.cli.verbs.health import _worker
+from roost.config.load import Machine, load
 from roost.store.credentials.certificate import own_certificate
 from roost.store.home import Home
 
@@ -23,7 +28,8 @@ class Worker(BaseHTTPRequestHandler):
         """Answer."""
         well = (self.path, self.headers["Authorization"]) == ("/worker/health", "Bearer k")
         body = b'{"status": "healthy"}' if well else b"{}"
-        self.send_response(200 if well else 503)
+        known = self.path.startswith(("/worker/", "/health"))
+        self.send_response(200 if well else 503 if known else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -116,3 +122,40 @@ def test_nobody_there_is_an_answer_and_a_wrong_question_is_none(
     """1 where no gateway runs, 2 for words that never find one; a line either way."""
     assert asked(home, *words) == code
     assert capsys.readouterr().err.startswith("roost health: ")
+
+
+def test_a_path_that_nobody_has_is_a_wrong_question(home: Home) -> None:
+    """Somebody is there: to start that again would not help."""
+    with listening(None) as port:
+        assert asked(home, "--url", f"http://127.0.0.1:{port}") == 1
+        assert asked(home, "--url", f"http://127.0.0.1:{port}/elsewhere") == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "worker", "given", "tls"),
+    [
+        ("0.0.0.0", "127.0.0.1:1", False, False),
+        ("0.0.0.0", "0.0.0.0:1", False, True),
+        ("127.0.0.1", "0.0.0.0:1", False, True),
+        ("0.0.0.0", "127.0.0.1:1", True, True),
+    ],
+)
+def test_a_worker_api_beside_a_gateway_is_asked_as_it_listens(
+    home: Home, host: str, worker: str, *, given: bool, tls: bool
+) -> None:
+    """The home's own certificate counts where an address needs one; one that was named, always."""
+    key = '{"name": "me", "key": "sk-of-some-length-that-will-do"}'
+    flags: dict[str, object] = {"host": host, "worker_api": worker, "keys": (key,)}
+    if given:
+        own = str(own_certificate(home).path)
+        flags |= {"tls_cert": own, "tls_key": own}
+    said = load({}, flags, "", Machine(8, str(home.root))).settings
+    settings, stores = open_to_listen(said)
+    try:
+        where = read_where(worker)
+        door = at_door(settings._replace(host=where.host, port=where.port), stores)
+    finally:
+        stores.close()
+    assert (bool(door.tls_cert), bool(door.tls_key)) == (tls, tls)
+    asks = _worker(said)
+    assert (asks.url, bool(asks.pin)) == (f"http{'s' * tls}://127.0.0.1:1", tls)

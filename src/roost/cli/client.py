@@ -60,8 +60,8 @@ def ask(
 ) -> dict[str, object]:
     """Ask for a path of the gateway, with JSON to send or without, and decode its own.
 
-    Raises `not_found` where none runs here, `bad_request` for an address that is none,
-    `unauthorized` for a key it does not accept and `upstream_error` for everything else.
+    Raises `not_found` where none runs here or it has no such path, `bad_request` for an address
+    that is none, `unauthorized` for a key it does not accept and `upstream_error` for the rest.
     """
     return ask_at(located(settings), settings.api_key, path, method, sent)
 
@@ -69,7 +69,7 @@ def ask(
 def ask_at(
     where: Located, key: str, path: str, method: str = "GET", sent: bytes | None = None
 ) -> dict[str, object]:
-    """Do the same where somebody is known to be; raises what `ask` does but `not_found`."""
+    """Do the same where somebody is known to be; `not_found` is a path that it lacks."""
     url = where.url
     status, body = _fetch(where, path, method, key, sent)
     reason = REASONS.get(status, "upstream_error")

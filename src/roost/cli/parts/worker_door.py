@@ -71,6 +71,21 @@ def follow(door: Door, settings: Settings, stores: Stores, reloads: Reloads) -> 
     reloads.add(of_certificate(door.front, settings, stores))
 
 
+def at_door(settings: Settings, stores: Stores) -> Settings:
+    """Say with which certificate, if any, a worker API listens that has this address.
+
+    The home's own is there for the address of a gateway beside it; this one is judged by itself, as
+    it is by who asks it.
+    """
+    from roost.cli.parts.loopback import in_the_clear
+    from roost.cli.parts.own_tls import secured
+
+    without = settings._replace(tls_cert="", tls_key="")
+    if stores.fingerprint and in_the_clear(without):
+        return without
+    return secured(settings, stores.home, stores.tokens).settings
+
+
 async def open_door(
     settings: Settings, stores: Stores, node: NodeLoop, identity: NodeId
 ) -> Door | None:
@@ -79,14 +94,13 @@ async def open_door(
     if not settings.worker_api:
         return None
     from roost.cli.parts.gateway import check_exposure, said_where
-    from roost.cli.parts.own_tls import secured
 
     where = read_where(settings.worker_api)
     flag = f"{FLAG} {settings.worker_api}"
     # The rules of any listener of ours, for this address.
     told = settings._replace(host=where.host, port=where.port)
     check_exposure(told, keys_exist=stores.keys.any_keys(), flag=flag)
-    told = secured(told, stores.home, stores.tokens).settings
+    told = at_door(told, stores)
     near, far = memory_pair()
     table, link = WorkerTable(_limits(settings)), WorkerLink(far)
     desk = WorkerDesk(table, link, node.forget, _times(settings), logs.get())

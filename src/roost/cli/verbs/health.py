@@ -29,20 +29,19 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     if parsed.ready and parsed.worker:
         parser.error("--ready is for gateways, --worker for nodes")
-    from roost.cli.client import ask, ask_at
+    from roost.cli.client import ask_at, located
 
     settings = options.load(parsed).settings
     try:
-        if parsed.worker:
-            told = ask_at(_worker(settings), settings.api_key, "/worker/health")
-        else:
-            told = ask(settings, "/ready" if parsed.ready else "/health")
+        where = _worker(settings) if parsed.worker else located(settings)
     except RoostError as error:
         if error.failure.reason != "not_found":
             raise
         # Elsewhere it is a mistake to ask nobody; here it is the answer.
         print(f"roost health: {error.failure.message}", file=sys.stderr)
         return 1
+    path = "/worker/health" if parsed.worker else "/ready" if parsed.ready else "/health"
+    told = ask_at(where, settings.api_key, path)
     print(told.get("status", "ok"))
     return 0
 
