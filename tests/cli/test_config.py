@@ -142,8 +142,8 @@ def test_a_check_finds_what_serve_would_refuse(
         ("session.keys", "session.keys = ['noid']"),
         ("session.keys", f"session.keys = ['k:{'a' * 32}', 'k:{'b' * 32}']"),
         ("vector_sizes", "vector_sizes = ['many']"),
-        ("vector_sizes", "models.smol.options.vector_sizes = ['0']"),
-        ("projector", "models.smol.options.projector = '/no/such/file'"),
+        ("models.smol.options.vector_sizes", "models.smol.options.vector_sizes = ['0']"),
+        ("models.smol.options.projector", "models.smol.options.projector = '/no/such/file'"),
         ("projector", "projector = '~nobody-of-that-name/x'"),
         ("projector", 'projector = "a\\u0000"'),
         ("adapters", "adapters = ['/no/such/file=x']"),
@@ -170,8 +170,21 @@ def test_every_reader_is_asked_once(
     told = json.loads(capsys.readouterr().out)
     assert [one["setting"] for one in told["faults"]] == [name]
     assert run(tmp_path, "show", "--json") == 2
-    (shown,) = [one for one in json.loads(capsys.readouterr().out) if one["name"] == name]
+    row = "model_options" if name.startswith("models.") else name
+    (shown,) = [one for one in json.loads(capsys.readouterr().out) if one["name"] == row]
     assert shown["origin"] == "default"
+
+
+def test_a_check_reads_no_file_of_a_model(tmp_path: Path) -> None:
+    """However large a projector is, to see that it is there takes no time."""
+    unreadable = "/proc/self/mem"
+    with Path(unreadable).open("rb", buffering=0) as file, pytest.raises(OSError, match="Input"):
+        file.read(1)
+    (tmp_path / "roost.toml").write_text(
+        f"projector = '{unreadable}'\nadapters = ['{unreadable}=0.5']\n"
+        f"[models.a.options]\nctx = 1\n[models.b.options]\nprojector = '{unreadable}'\n"
+    )
+    assert run(tmp_path, "show") == run(tmp_path, "check") == 0
 
 
 def test_a_check_reads_what_texts_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

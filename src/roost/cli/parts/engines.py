@@ -1,19 +1,22 @@
-"""WIRING: from settings to options of runtimes, files that they name looked at and hashed."""
+"""WIRING: from settings to options of runtimes, files that they name looked at or hashed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
-from roost.config.load import MODEL_OPTIONS, read_option
+from roost.config.load import MODEL_OPTIONS, MODELS, read_option
 from roost.core.engine import Engine, ExtraFile
 from roost.core.model import RuntimeOptions
 from roost.core.vectors import DIMENSIONS_MAX
 from roost.errors import RoostError, fail
-from roost.store.models.inspection import digest
+from roost.store.models.inspection import check_readable, digest
 from roost.store.models.places import resolved
 
 if TYPE_CHECKING:
@@ -26,20 +29,50 @@ SCALE_MAX = 100.0
 ARGUMENTS_MAX = 64
 ARGUMENT_CHARS_MAX = 1000
 
+Look: TypeAlias = Callable[[Path], str]
+"""How a file is looked at: gives its digest, "" where nobody needs it; raises `bad_request`."""
 
-def options_of(settings: Settings) -> RuntimeOptions:
+
+def unread(path: Path) -> str:
+    """Look whether a file is there and can be read, however large it is."""
+    check_readable(path)
+    return ""
+
+
+def options_of(settings: Settings, look: Look = digest) -> RuntimeOptions:
     """Give the options of models that have none of their own; raises `bad_request`."""
-    return _options({name: getattr(settings, name) for name in MODEL_OPTIONS})
+    return _options(_common(settings), look)
 
 
-def own_options(settings: Settings) -> dict[str, RuntimeOptions]:
+def own_options(settings: Settings, look: Look = digest) -> dict[str, RuntimeOptions]:
     """Give the options of the models that have some of their own; the last word on each counts."""
     said: dict[str, dict[str, Value]] = {}
     for text in settings.model_options:
         model, option, value = read_option(text)
-        mine = said.setdefault(model, {name: getattr(settings, name) for name in MODEL_OPTIONS})
+        mine = said.setdefault(model, {})
         mine[option] = settings.slots if option == "slots" and not value else value
-    return {model: _options(values) for model, values in said.items()}
+    found, common = dict[str, RuntimeOptions](), _common(settings)
+    for model, mine in said.items():
+        with _told_of(model, mine):
+            found[model] = _options(common | mine, look)
+    return found
+
+
+def _common(settings: Settings) -> dict[str, Value]:
+    return {name: getattr(settings, name) for name in MODEL_OPTIONS}
+
+
+@contextmanager
+def _told_of(model: str, own: Collection[str]) -> Iterator[None]:
+    """Tell what is wrong with an option of a model's own by the place where it is said."""
+    try:
+        yield
+    except RoostError as error:
+        failure = error.failure
+        if failure.param not in own:
+            raise
+        where = f"{MODELS}{model}.options.{failure.param}"
+        raise fail("bad_request", f"{where}: {failure.message}", param=where) from None
 
 
 def sizes_of(settings: Settings) -> dict[str, tuple[int, ...]]:
@@ -49,7 +82,11 @@ def sizes_of(settings: Settings) -> dict[str, tuple[int, ...]]:
         model, option, value = read_option(text)
         if option == "vector_sizes":
             said[model] = cast("tuple[str, ...]", value)
-    return {model: _sizes(texts) for model, texts in said.items()}
+    found = dict[str, tuple[int, ...]]()
+    for model, texts in said.items():
+        with _told_of(model, ("vector_sizes",) if model else ()):
+            found[model] = _sizes(texts)
+    return found
 
 
 def _sizes(texts: tuple[str, ...]) -> tuple[int, ...]:
@@ -62,18 +99,18 @@ def _sizes(texts: tuple[str, ...]) -> tuple[int, ...]:
     return sizes
 
 
-def _options(values: dict[str, Value]) -> RuntimeOptions:
+def _options(values: dict[str, Value], look: Look) -> RuntimeOptions:
     ctx, slots, batch, threads = (
         cast("int", values[name]) for name in ("ctx", "slots", "batch", "threads")
     )
     device, dtype = (
         "" if values[name] == "auto" else cast("str", values[name]) for name in ("device", "dtype")
     )
-    engine, mode = _engine(values), cast("Mode", values["mode"])
+    engine, mode = _engine(values, look), cast("Mode", values["mode"])
     return RuntimeOptions(ctx, slots, batch, threads, engine, device=device, dtype=dtype, mode=mode)
 
 
-def _engine(values: dict[str, Value]) -> Engine:
+def _engine(values: dict[str, Value], look: Look) -> Engine:
     words = {name: cast("str", value) for name, value in values.items()}
     lists = {name: cast("tuple[str, ...]", values[name]) for name in ("adapters", "llama_args")}
     engine = Engine(
@@ -86,8 +123,8 @@ def _engine(values: dict[str, Value]) -> Engine:
         kv_offload=words["kv_offload"] == "on",
         mlock=words["mlock"] == "on",
         step_budget_ms=cast("int", values["step_budget_ms"]),
-        projector=_file("projector", words["projector"], 1.0) if words["projector"] else None,
-        adapters=tuple(map(_adapter, lists["adapters"])),
+        projector=_file("projector", words["projector"], look) if words["projector"] else None,
+        adapters=tuple(map(partial(_adapter, look), lists["adapters"])),
         arguments=_arguments(lists["llama_args"]),
     )
     ways = {"flash_attention": words["flash_attn"], "mmap": words["mmap"]}
@@ -95,11 +132,11 @@ def _engine(values: dict[str, Value]) -> Engine:
     return msgspec.convert(msgspec.to_builtins(engine) | ways, Engine)
 
 
-def _adapter(text: str) -> ExtraFile:
+def _adapter(look: Look, text: str) -> ExtraFile:
     """Read `FILE.gguf` or `FILE.gguf=0.5`."""
     path, sign, number = text.rpartition("=")
     if not sign or _is_file(text):
-        return _file("adapters", text, 1.0)
+        return _file("adapters", text, look)
     try:
         scale = float(number)
     except ValueError:
@@ -109,7 +146,7 @@ def _adapter(text: str) -> ExtraFile:
             f"--adapters {text}: behind = comes a number from {-SCALE_MAX:g} to {SCALE_MAX:g}."
         )
         raise fail("bad_request", message, param="adapters")
-    return _file("adapters", path, scale)
+    return _file("adapters", path, look, scale)
 
 
 def _is_file(text: str) -> bool:
@@ -119,10 +156,10 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _file(setting: str, text: str, scale: float) -> ExtraFile:
+def _file(setting: str, text: str, look: Look, scale: float = 1.0) -> ExtraFile:
     try:
         path = resolved(Path(text))
-        return ExtraFile(str(path), digest(path), scale)
+        return ExtraFile(str(path), look(path), scale)
     except RoostError:
         message = f"--{setting} {text}: there is no file at this path that can be read."
         raise fail("bad_request", message, param=setting) from None

@@ -6,11 +6,12 @@ the start of `serve`, `gateway` or `node`; here they are asked without anything 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from roost.cli.parts.aliases import read_aliases
 from roost.cli.parts.conversations import session_keys
-from roost.cli.parts.engines import options_of, own_options, sizes_of
+from roost.cli.parts.engines import options_of, own_options, sizes_of, unread
 from roost.cli.parts.gateway import kept, said_where
 from roost.cli.parts.join_tokens import split_token
 from roost.cli.parts.node import check_backend, kept_alive
@@ -21,6 +22,7 @@ from roost.cli.parts.worker_where import read_where
 from roost.config import TABLE, Settings
 from roost.config.load import Examined, Fault
 from roost.config.read import read_all
+from roost.config.table import BY_NAME
 from roost.errors import RoostError, fail
 from roost.gateway.foreign.address import read_nets
 from roost.gateway.front.access import origins
@@ -40,21 +42,22 @@ def examined(flags: Mapping[str, object]) -> Examined:
     """
     loaded, faults = read_all(flags)
     # What two readers read is wrong once.
-    more = tuple(dict.fromkeys(_meaningless(loaded.settings)))
-    wrong = {fault.setting for fault in more}
+    more = dict(_meaningless(loaded.settings))
+    wrong = set(more.values())
     values = zip(TABLE, loaded.settings, strict=True)
     settings = Settings._make(row.default if row.name in wrong else has for row, has in values)
     by = {name: "default" if name in wrong else by for name, by in loaded.origins.items()}
     return Examined(loaded._replace(settings=settings, origins=by), (*faults, *more))
 
 
-def _meaningless(settings: Settings) -> Iterator[Fault]:
-    """Find what is well formed and refused by whoever reads it."""
+def _meaningless(settings: Settings) -> Iterator[tuple[Fault, str]]:
+    """Find what is well formed and refused by whoever reads it, and in which row it is."""
     for name, read in _READERS:
         try:
             read(settings)
         except RoostError as error:
-            yield Fault(error.failure.param or name, error.failure.message)
+            param = error.failure.param or name
+            yield Fault(param, error.failure.message), param if param in BY_NAME else name
 
 
 def _certificate(settings: Settings) -> None:
@@ -87,9 +90,9 @@ _READERS: tuple[tuple[str, Callable[[Settings], object]], ...] = (
     ("tls_cert", _certificate),
     ("backend", check_backend),
     ("runtime.keep_alive", lambda said: kept_alive(said.runtime_keep_alive)),
-    ("model_options", options_of),
-    ("model_options", own_options),
-    ("vector_sizes", sizes_of),
+    ("model_options", partial(options_of, look=unread)),
+    ("model_options", partial(own_options, look=unread)),
+    ("model_options", sizes_of),
     ("sessions.persistence", _lasting),
     ("join", lambda said: said.join and link_url(said.join)),
     ("token", _token),

@@ -171,6 +171,13 @@ def digest(path: Path, progress: Progress = ignore) -> str:
     return f"sha256:{total.hexdigest()}"
 
 
+def check_readable(path: Path) -> None:
+    """Raise `bad_request` where `digest` would not begin; nothing is read."""
+    take_stamp(path)
+    with _readable(), path.open("rb"):
+        pass
+
+
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
     try:
