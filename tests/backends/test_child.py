@@ -302,7 +302,8 @@ SLICE = """
 import ctypes, os, struct
 os.nice(3)
 from roost.backends.processes.shim import SCHED_SETATTR, shorten_slice
-shorten_slice()
+shorten_slice(0)
+shorten_slice(100_000)
 told = ctypes.create_string_buffer(56)
 number = SCHED_SETATTR.get(os.uname().machine, -1) + 1
 if number and ctypes.CDLL(None).syscall(number, 0, told, 56, 0) == 0:
