@@ -28,10 +28,12 @@ async def main():
     await child.died.wait()
 asyncio.run(main())
 """
-WAIT = "print('up', flush=True); time.sleep(60)"
+WAIT = r"print('up\n', end='', flush=True); time.sleep(60)"
+"""In one write, unbuffered or not: half a line is seen too, and the other half finds no reader."""
 STUBBORN = f"import signal,time; signal.signal(15, signal.SIG_IGN); {WAIT}"
 POLITE = f"import signal,sys,time; signal.signal(15, lambda *_: sys.exit(7)); {WAIT}"
-LEAVING = f"import subprocess,sys; p = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}])"
+LEAVING = f"""import subprocess,sys
+p = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], stdout=subprocess.DEVNULL)"""
 
 
 def python(
@@ -194,17 +196,21 @@ async def test_grandchildren_of_a_program_that_ended_are_swept(
     child = await start(python(f"{LEAVING}; print(p.pid)", log))
     await child.died.wait()
     assert child.status == 0
-    await eventually(lambda: not _pid_runs(int(child.tail(1)[0])))
+    (pid,) = child.tail(1)
+    await eventually(lambda: not _pid_runs(int(pid)))
 
 
 async def test_an_ordinary_end_kills_no_stranger(log: Path, eventually: Eventually) -> None:
     """Neighbours, and what has left the group, live on: through the end, and all calls after it."""
-    leaving = f"subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], start_new_session=True)"
-    code = f"import subprocess,sys; p = {leaving}; print(p.pid, flush=True)"
+    # It has nothing left to write when it is seen: its output ends with the program that it left.
+    said = r"import os; os.write(1, b'%d\n' % os.getpid())"
+    stays = f"import signal,time; signal.signal(15, signal.SIG_IGN); {said}; time.sleep(60)"
+    leaving = f"subprocess.Popen([sys.executable, '-c', {stays!r}], start_new_session=True)"
+    code = f"import subprocess,sys,time; {leaving}; time.sleep(60)"
     with _spawned([sys.executable, "-S", "-c", "import time; time.sleep(60)"]) as neighbour:
-        child = await start(python(f"{code}; import time; time.sleep(60)", log))
-        await eventually(lambda: len(child.tail(2)) == 2)
-        stranger = psutil.Process(int(next(line for line in child.tail(2) if line.isdigit())))
+        child = await start(python(code, log))
+        await eventually(lambda: child.tail(1) != ())
+        stranger = psutil.Process(int(child.tail(1)[0]))
         await child.terminate(5.0)
         child.kill()
         await child.terminate(0.0)
