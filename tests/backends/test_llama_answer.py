@@ -60,7 +60,8 @@ def test_a_usual_answer() -> None:
     """Started at the first progress, progress from then on, text, and the end with the sums."""
     answer = Answer(3, 9, asking((), None))
     assert progress(answer, 4, 4) == [Started(9, 4, 3)]
-    assert progress(answer, 4, 9) == [PrefillProgress(9, 9)]
+    assert progress(answer, 4, 7) == [PrefillProgress(7, 9)]
+    assert progress(answer, 4, 9) == []
     assert text(answer, "a", 1) == [Delta("a", 1)]
     assert text(answer, "😀", 4) == [Delta("😀", 3)]
     assert not answer.over
@@ -69,6 +70,21 @@ def test_a_usual_answer() -> None:
     assert answer.slot_free
     assert answer.timings
     assert answer.timings.prompt_n == 5
+
+
+def test_a_whole_prompt_is_told_where_its_first_token_has_no_text() -> None:
+    """Before whatever comes instead, and once."""
+    whole = PrefillProgress(9, 9)
+    halves, ends, fails = (Answer(3, 9, asking((), None)) for _ in range(3))
+    for answer in (halves, ends, fails):
+        assert progress(answer, 4, 9) == [Started(9, 4, 3)]
+    assert text(halves, "", 1) == [whole]
+    assert text(halves, "😀", 4) == [Delta("😀", 4)]
+    assert final(ends, "eos", 0) == [whole, Finished("stop", Usage(9, 4, 0))]
+    told, failed = say(fails, error={"code": 500, "message": "Compute error."})
+    assert told == whole
+    assert isinstance(failed, Failed)
+    assert say(fails, error={"code": 500, "message": "Compute error."}) == []
 
 
 def test_the_limit_is_told() -> None:
@@ -134,7 +150,7 @@ def test_failure_releases_what_was_held() -> None:
     """Text that was held for a stop string comes out before the failure."""
     answer = Answer(0, 9, asking(("ab",), None))
     progress(answer, 0, 9)
-    assert text(answer, "a", 1) == []
+    assert text(answer, "a", 1) == [PrefillProgress(9, 9)]
     failure = Failure("runtime_died", "x")
     assert answer.on_failure(failure) == [Delta("a", 1), Failed(failure, Usage(9, 0, 1))]
 

@@ -133,7 +133,7 @@ async def test_a_node_that_is_gone_promises_nothing(keyed: Stage) -> None:
 
 
 async def test_requests_are_rows_for_their_tenant_and_counts_for_all(keyed: Stage) -> None:
-    """Tokens are the node's own; a client that leaves is cancelled, and no error."""
+    """Tokens are the node's own, all of a prompt with the first; who leaves is cancelled."""
     node = keyed.add_node(slots=4)
     node.on_open = lambda opened: node.answer(opened, "yes", cached=4)
     await keyed.ready()
@@ -143,7 +143,7 @@ async def test_requests_are_rows_for_their_tenant_and_counts_for_all(keyed: Stag
     client = await keyed.client()
     client.send("POST", "/v1/chat/completions", STREAM, authorization="Bearer ann")
     await until(partial(opened_count, node, 3), what="it runs")
-    node.say(node.opened[-1].stream, Started(5, 0, 0), PrefillProgress(5, 5), Delta("so far", 2))
+    node.say(node.opened[-1].stream, Started(5, 0, 0), PrefillProgress(3, 5), Delta("so far", 2))
     await client.head()
     live = data(await call(keyed, "ann", "GET", "/roost/v1/observability"))
     rows = cast("list[dict[str, object]]", live["requests"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from roost.backends.telling import Telling
-from roost.core.events import PrefillProgress, StreamEvent, TokenChoice, TokenLogprob
+from roost.core.events import Delta, PrefillProgress, StreamEvent, TokenChoice, TokenLogprob
 from roost.core.request import GenerateRequest
 from roost.errors import Failure
 from roost.text.utf8 import HALF
@@ -91,6 +91,9 @@ class Answer:
         self._top = request.top_logprobs
         self._textless = False
         self._waiting: _Said | None = None
+        # That the prompt is whole. The first token comes within moments and says so as well: it
+        # does not wait until this has been told, which is for the case that it has no text yet.
+        self._whole: list[StreamEvent] = []
 
     @property
     def over(self) -> bool:
@@ -132,18 +135,24 @@ class Answer:
         events = self._on_text(said, ids)
         if not self.over and said.stop:
             events += self._on_final(said)
-        return events
+        whole, self._whole = self._whole, []
+        return events if events and isinstance(events[0], Delta) else whole + events
 
     def on_failure(self, failure: Failure) -> list[StreamEvent]:
         """End the answer with a failure, unless it has ended already."""
-        return self._telling.failed(failure)
+        whole, self._whole = self._whole, []
+        return whole + self._telling.failed(failure)
 
     def _on_progress(self, progress: _Progress) -> list[StreamEvent]:
         events = self._telling.started(progress.cache)
         # The first report, before anything is computed, is no progress.
-        if progress.processed > progress.cache:
-            events.append(PrefillProgress(progress.processed, self._prompt_tokens))
-        return events
+        if progress.processed <= progress.cache:
+            return events
+        report = PrefillProgress(progress.processed, self._prompt_tokens)
+        if report.done >= report.total:
+            self._whole = [report]
+            return events
+        return [*events, report]
 
     def _new(self, said: _Said) -> int:
         return max(0, said.tokens_predicted - self._telling.deltas.tokens)

@@ -313,6 +313,10 @@ class Turn:
         now = self._loop.time()
         if not self._spoke:
             self._spoke = True
+            if self.started is not None:
+                # Who answers has read all of it, whether that was told apart or not.
+                whole = self.started.prompt_tokens
+                self.spent = msgspec.structs.replace(self.spent, prompt_tokens=whole)
             listener.first_token(self)
         if self.last_text_s is None:
             self.first_text_s = now
