@@ -33,7 +33,7 @@ SPECIAL = {"<s>": BOS, "<|im_start|>": START, "<|im_end|>": END}
 FLAGS = (
     *("-m, --model FNAME", "-c, --ctx-size N", "-np, --parallel N", "-b, --batch-size N"),
     *("-ub, --ubatch-size N", "-t, --threads N", "--host HOST", "--port PORT"),
-    "--threads-http N",
+    *("--threads-http N", "-C, --cpu-mask M", "--cpu-strict <0|1>"),
     *("--api-key KEY", "--api-key-file FNAME", "--no-kv-unified", "--cache-ram N"),
     *("-tb, --threads-batch N", "-ngl, --gpu-layers, --n-gpu-layers N", "-mg, --main-gpu INDEX"),
     *("-ctk, --cache-type-k TYPE", "-ctv, --cache-type-v TYPE", "-fa, --flash-attn [on|off|auto]"),
@@ -385,7 +385,7 @@ def parser() -> argparse.ArgumentParser:
         found.add_argument(name, default="")
     for name in ("--mmproj", "--lora", "--lora-scaled", "--threads-batch", "--gpu-layers"):
         found.add_argument(name, default="")
-    for name in ("--main-gpu",):
+    for name in ("--main-gpu", "--cpu-mask", "--cpu-strict"):
         found.add_argument(name, default="")
     for name in ("--ctx-size", "--parallel", "--batch-size", "--ubatch-size", "--threads"):
         found.add_argument(name, type=int, default=1)

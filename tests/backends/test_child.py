@@ -14,7 +14,6 @@ import psutil
 import pytest
 
 from roost.backends.processes.child import STDIN_MAX_BYTES, Child, Program, start
-from roost.backends.processes.shim import SCHED_SETATTR
 from roost.errors import RoostError
 from tests.children import runs, seen
 from tests.conftest import Eventually
@@ -302,32 +301,3 @@ async def test_libraries_are_told_to_fetch_nothing(log: Path) -> None:
     child = await start(own)
     await child.died.wait()
     assert child.tail(1) == ("None False",)
-
-
-SLICE = """
-import ctypes, os, struct
-os.nice(3)
-from roost.backends.processes.shim import SCHED_SETATTR, shorten_slice
-shorten_slice(0)
-shorten_slice(100_000)
-told = ctypes.create_string_buffer(56)
-number = SCHED_SETATTR.get(os.uname().machine, -1) + 1
-if number and ctypes.CDLL(None).syscall(number, 0, told, 56, 0) == 0:
-    print(*struct.unpack("=IIQiIQ", told.raw[:32])[5:])
-print(os.nice(0))
-"""
-
-
-def tells_slices() -> bool:
-    """Whether this is a Linux that does, on a machine whose calls are known."""
-    about = os.uname()
-    version = tuple(int(word) for word in about.release.split("-")[0].split(".")[:2])
-    return about.sysname == "Linux" and about.machine in SCHED_SETATTR and version >= (6, 12)
-
-
-def test_who_computes_gives_the_core_away_soon() -> None:
-    """After a tenth of a millisecond, where the system knows that; as willingly as before."""
-    told = subprocess.run([sys.executable, "-c", SLICE], capture_output=True, text=True, check=True)
-    *slices, nice = told.stdout.split()
-    assert nice == "3"
-    assert slices == ["100000"] or not tells_slices()

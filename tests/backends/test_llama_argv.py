@@ -64,6 +64,20 @@ def test_threads_are_told_where_chosen() -> None:
     assert words[words.index("--threads") + 1] == "7"
 
 
+def test_threads_stay_where_a_program_knows_how() -> None:
+    """Each on one of the cores; with half of the flags all of them would be on any."""
+    launch = msgspec.structs.replace(LAUNCH, threads=3, cores=(0, 1, 66))
+    words = arguments(launch, f"{FULL}-C, --cpu-mask M  --cpu-strict <0|1>")
+    pairs = dict(pairwise(words))
+    assert int(pairs["--cpu-mask"], 16) == 1 + 2 + (1 << 66)
+    assert pairs["--cpu-strict"] == "1"
+    for known, told in (
+        (f"{FULL}--cpu-mask M", launch),
+        (f"{FULL}--cpu-mask --cpu-strict", LAUNCH),
+    ):
+        assert not {"--cpu-mask", "--cpu-strict"} & set(arguments(told, known))
+
+
 def test_threads_that_talk_and_copies_are_told_to_those_who_know() -> None:
     """A program that has the flags is told; one that has not does without."""
     launch = msgspec.structs.replace(LAUNCH, http_threads=18, copies=True)

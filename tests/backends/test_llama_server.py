@@ -16,7 +16,6 @@ import pytest
 from roost.backends.base import Prepared, SlotUse, StartSettings
 from roost.backends.llama.runtime import LlamaRuntime
 from roost.backends.llama.server import LlamaServer
-from roost.core.engine import Engine
 from roost.core.events import Delta, Failed, Finished, Started, StreamEvent, Usage
 from roost.core.model import Manifest
 from roost.core.request import ChatPrompt, GenerateRequest, Message, Sampling, TextPrompt
@@ -153,30 +152,6 @@ async def test_it_listens_where_only_we_can_reach_it(tmp_path: Path) -> None:
         assert len(key) == 64
         assert not any(key in line for line in lines)
     assert _left(tmp_path) == []
-
-
-async def test_weights_are_copied_where_there_is_room_and_nobody_has_said_more(
-    tmp_path: Path,
-) -> None:
-    """Up to the size that the node allows; never against a setting, nor under a limit of memory."""
-    manifest = msgspec.structs.replace(fake_manifest(tmp_path), size_bytes=1000)
-    plain = key_of("llama_server", ctx=1024, batch=64)
-    mapped = msgspec.structs.replace(plain.options, engine=Engine(mmap="on"))
-    told = msgspec.structs.replace(plain, options=mapped)
-    fits = msgspec.structs.replace(settings_in(tmp_path, 0.4), copy_max_bytes=1000)
-    for key, settings, copies in (
-        (plain, fits, True),
-        (plain, msgspec.structs.replace(fits, copy_max_bytes=999), False),
-        (plain, msgspec.structs.replace(fits, memory_max_bytes=1 << 40), False),
-        (told, fits, False),
-    ):
-        runtime = await LlamaServer(str(FAKE)).start(key, manifest, settings, ignore)
-        try:
-            (line,) = (one.cmdline() for one in psutil.Process(runtime.pid).children())
-            assert ("--no-mmap" in line) is copies
-            assert int(line[line.index("--threads-http") + 1]) > 2 * key.options.slots
-        finally:
-            await runtime.stop(2.0)
 
 
 async def test_a_deep_folder_is_replaced(tmp_path: Path) -> None:
@@ -416,23 +391,3 @@ async def test_nothing_is_left_after_some_lives(tmp_path: Path, eventually: Even
             await run(runtime, "x")
     await eventually(lambda: psutil.Process().num_fds() == before)
     assert _left(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("own", "spins"),
-    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
-)
-async def test_threads_look_for_each_other_briefly_unless_an_operator_has_said_how(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], spins: str | None
-) -> None:
-    """A server is told so, and that it should allocate in huge pages."""
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "GLIBC_TUNABLES"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in own.items():
-        monkeypatch.setenv(name, value)
-    async with running(tmp_path) as runtime:
-        (told,) = (one.environ() for one in psutil.Process(runtime.pid).children())
-    assert told.get("GOMP_SPINCOUNT") == spins
-    assert told.get("OMP_WAIT_POLICY") == own.get("OMP_WAIT_POLICY")
-    assert told["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
-    assert told["HF_HUB_OFFLINE"] == "1"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from roost.backends.base import SlotUse
@@ -14,6 +16,8 @@ from roost.backends.llama.server import LlamaServer
 from roost.core.events import Delta, Finished
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.request import GenerateRequest, Sampling, TextPrompt
+from roost.node.machine import machine
+from roost.node.machine.cores import cores_to_stay_on
 from roost.store.home import Home
 from roost.store.models.registry import ModelStore
 from tests.backends.subjects import settings_in
@@ -22,6 +26,7 @@ from tests.smollm2 import smollm2_path
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(300)]
 SLOTS, ROUNDS, TOKENS = 8, 20, 16
+CORES = cores_to_stay_on(machine.processor(), machine.cores())
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +94,18 @@ async def test_weights_that_are_copied_are_no_pages_of_a_file_and_say_the_same(
             await runtime.stop(5.0)
     assert said[0] == said[1]
     assert mapped[1] < model.size_bytes / 2 < model.size_bytes <= mapped[0]
+
+
+async def test_threads_that_compute_stay_each_on_its_core(model: Manifest, tmp_path: Path) -> None:
+    """In prefill and decode alike; those that talk go where there is room."""
+    settings = msgspec.structs.replace(settings_in(tmp_path), cores=CORES)
+    key = RuntimeKey("llama_server", model.id, model.digest, RuntimeOptions(512, SLOTS, 64))
+    runtime = await LlamaServer().start(key, model, settings, lambda _part: None)
+    try:
+        await say(runtime, 0, [])
+        (program,) = psutil.Process(runtime.pid).children()
+        where = {frozenset(os.sched_getaffinity(thread.id)) for thread in program.threads()}
+        # Of a machine where threads move anyway, only that they may.
+        assert where == {frozenset([core]) for core in CORES} | {frozenset(machine.cores().ids)}
+    finally:
+        await runtime.stop(2.0)

@@ -177,3 +177,21 @@ def test_this_machine_has_limits_and_memory() -> None:
     assert seen.room_bytes is not None
     assert 0 < seen.room_bytes <= seen.total_bytes
     assert limits.open_files is None or limits.open_files > 0
+
+
+def test_cores_of_two_kinds_are_not_alike(tmp_path: Path) -> None:
+    """As x86 and ARM tell of them; who tells nothing has one kind."""
+    cpus = tmp_path / "sys/devices/system/cpu"
+    for number, capacity in enumerate(("1024", "1024", "446")):
+        assert machine.cores(tmp_path).alike
+        (cpus / f"cpu{number}").mkdir(parents=True)
+        (cpus / f"cpu{number}/cpu_capacity").write_text(f"{capacity}\n")
+    assert not machine.cores(tmp_path).alike
+    (tmp_path / "other/sys/devices/cpu_atom").mkdir(parents=True)
+    assert not machine.cores(tmp_path / "other").alike
+
+
+def test_cores_are_those_that_this_process_may_use() -> None:
+    """By number, in order, where the system tells."""
+    affinity = getattr(os, "sched_getaffinity", lambda _: frozenset[int]())
+    assert machine.cores().ids == tuple(sorted(affinity(0)))

@@ -250,7 +250,8 @@ class StartSettings(msgspec.Struct, frozen=True):
     many prompt tokens fit the key's `step_budget_ms` here, as `Telemetry` of an earlier runtime of
     this key has told; 0 has it measured, where the backend can. Weights of at most `copy_max_bytes`
     may be read into memory of their own, where the system gives them huge pages, rather than be
-    mapped from their file.
+    mapped from their file. A runtime with a thread for each of these `cores` may keep each on its
+    own; without any, threads are where the system puts them.
     """
 
     workdir: str
@@ -263,6 +264,7 @@ class StartSettings(msgspec.Struct, frozen=True):
     memory_max_bytes: int = 0
     step_tokens: int = 0
     copy_max_bytes: int = 0
+    cores: tuple[int, ...] = ()
     log_max_bytes: int = LOG_MAX_BYTES
     logs_kept: int = LOGS_KEPT
 

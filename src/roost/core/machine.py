@@ -27,6 +27,16 @@ class Processor(msgspec.Struct, frozen=True):
         return max(1, min(most, int(self.quota)) if self.quota is not None else most)
 
 
+class Cores(msgspec.Struct, frozen=True):
+    """The cores that this process may run on, by number; none where the system does not tell.
+
+    `alike` says that none of them is known to be slower than another.
+    """
+
+    ids: tuple[int, ...] = ()
+    alike: bool = True
+
+
 class Memory(msgspec.Struct, frozen=True):
     """Memory in bytes: what there is, what programs can still have, and what is swapped out.
 

@@ -27,7 +27,8 @@ class Launch(msgspec.Struct, frozen=True):
     `state_folder` is where it may write what slots hold, "" for nowhere. `engine` are its options.
     One whose `mode` is not to say texts takes each input in one step.
     `http_threads` talk with us, 0 for as many as the server likes. `copies` says that weights are
-    read into memory of their own, where the options leave that open.
+    read into memory of their own, where the options leave that open. Each of its `threads` stays on
+    one of these `cores`, if they are told.
     """
 
     model_path: str
@@ -44,6 +45,7 @@ class Launch(msgspec.Struct, frozen=True):
     mode: Mode = "generate"
     http_threads: int = 0
     copies: bool = False
+    cores: tuple[int, ...] = ()
 
     @property
     def ubatch(self) -> int:
@@ -80,6 +82,7 @@ def arguments(launch: Launch, help_text: str) -> tuple[str, ...]:
         ("--ubatch-size", str(launch.ubatch)),
         ("--threads", str(launch.threads) if launch.threads else ""),
         ("--threads-http", str(launch.http_threads) if launch.http_threads else ""),
+        *_cores(launch, known),
         ("--no-mmap", None if launch.copies else ""),
         ("--no-kv-unified", None),
         ("--cache-ram", "0"),
@@ -113,6 +116,14 @@ def _embedding(launch: Launch, known: frozenset[str]) -> tuple[tuple[str, str | 
     flag = "--embeddings" if "--embeddings" in known else "--embedding"
     pooling = launch.engine.pooling
     return ((flag, None), ("--pooling", pooling)) if pooling else ((flag, None),)
+
+
+def _cores(launch: Launch, known: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Without the second flag the first would let all threads meet on one core."""
+    if not launch.cores or not {"--cpu-mask", "--cpu-strict"} <= known:
+        return ()
+    mask = sum(1 << core for core in launch.cores)
+    return (("--cpu-mask", f"{mask:x}"), ("--cpu-strict", "1"))
 
 
 def _key(launch: Launch, known: frozenset[str]) -> tuple[str, str]:

@@ -50,6 +50,10 @@ def params_of(launch: Launch) -> object:
     params.n_batch, params.n_ubatch = launch.batch, launch.ubatch
     if launch.threads:
         params.cpuparams.n_threads = launch.threads
+    # Both alike: then they are one pool of threads.
+    for pool in (params.cpuparams, params.cpuparams_batch) if launch.cores else ():
+        pool.n_threads, pool.mask_valid, pool.strict_cpu = launch.threads, True, True
+        pool.cpumask = [core in launch.cores for core in range(len(pool.cpumask))]
     if launch.http_threads:
         params.n_threads_http = launch.http_threads
     for name, value in engine_values(launch.engine).items():

@@ -37,7 +37,7 @@ from roost.backends.processes.places import (
 from roost.backends.processes.program_help import help_of
 from roost.config.read import read_environment
 from roost.core.engine import Engine
-from roost.core.model import Capabilities, Manifest, RuntimeKey, ctx_within
+from roost.core.model import Capabilities, Manifest, RuntimeKey, RuntimeOptions, ctx_within
 from roost.errors import fail
 
 CHILD = "roost.backends.llama.child"
@@ -182,6 +182,7 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, settings: StartSe
     _check_mode(key, manifest)
     secret, key_path = secrets.token_hex(32), folder / "key"
     write_key(key_path, secret)
+    cores = _cores(options, settings.cores)
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
     ctx = ctx_within(options.ctx, manifest.ctx_train)
     if state_folder:
@@ -196,14 +197,25 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, settings: StartSe
         slots=options.slots if says else 1,
         # An input becomes a vector, or a pair a score, in one step or not at all.
         batch=options.batch if says or not ctx else _whole_steps(ctx),
-        threads=options.threads,
+        threads=len(cores) or options.threads,
         socket=str(folder / "llama.sock"),
         state_folder=state_folder,
         engine=options.engine,
         mode=options.mode,
         http_threads=_http_threads(options.slots),
         copies=_copies(options.engine, manifest, settings),
+        cores=cores,
     )
+
+
+def _cores(options: RuntimeOptions, cores: tuple[int, ...]) -> tuple[int, ...]:
+    """Say where threads stay: on all cores, one each, or wherever the system puts them.
+
+    A thread that sleeps is woken where its waker runs, if the system sees no idle core: two of a
+    team share one then, each sleeps whenever the other is waited for, and the next core idles.
+    """
+    fills = {options.threads or len(cores), options.engine.threads_batch or len(cores)}
+    return cores if fills == {len(cores)} else ()
 
 
 def _http_threads(slots: int) -> int:

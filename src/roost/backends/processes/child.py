@@ -28,9 +28,6 @@ from roost.errors import fail
 SHIM = str(Path(__file__).with_name("shim.py"))
 UNFETCHING = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 """What libraries read: models are on the disk before anybody is started."""
-SLICE_NS = 100_000
-"""Children compute: nobody who passes on what they have computed is to wait for them."""
-
 STDIN_MAX_BYTES = 16 * 1024
 TAIL_MAX_BYTES = 16 * 1024
 REAP_TIMEOUT_S = 10.0
@@ -219,8 +216,7 @@ async def start(program: Program) -> Child:
 def _popen(program: Program, lifetime_fd: int) -> subprocess.Popen[bytes]:
     Path(program.log_path).parent.mkdir(parents=True, exist_ok=True)
     shim = (sys.executable, "-S", "-E", "-I", SHIM, str(lifetime_fd), program.log_path)
-    sizes = program.log_max_bytes, program.logs_kept, program.memory_max_bytes, SLICE_NS
-    limits = tuple(map(str, sizes))
+    limits = tuple(map(str, (program.log_max_bytes, program.logs_kept, program.memory_max_bytes)))
     inherited = () if program.inherited is None else (program.inherited,)
     popen = subprocess.Popen(
         [*shim, *limits, *program.argv],

@@ -1,7 +1,6 @@
 """SHELL: runs one program, bounds its log, and ends it when the process that wanted it is gone.
 
-    python -S -E -I shim.py LIFETIME_FD LOG_PATH LOG_MAX_BYTES LOGS_KEPT MEMORY_MAX_BYTES SLICE_NS
-        PROGRAM …
+    python -S -E -I shim.py LIFETIME_FD LOG_PATH LOG_MAX_BYTES LOGS_KEPT MEMORY_MAX_BYTES PROGRAM …
 
 The other end of the pipe LIFETIME_FD is held by the parent alone, so the kernel closes it however
 the parent ends, kill -9 included; then the whole process group is killed. Foreign programs cannot
@@ -16,16 +15,12 @@ import os
 import resource
 import select
 import signal
-import struct
 import sys
 from collections.abc import Callable
 
 READ_BYTES = 65536
 NOT_FOUND = 127
 PR_SET_PDEATHSIG = 1
-SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
-"""Number of the system call, by machine; the C library has no function for it."""
-
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -88,24 +83,7 @@ def limit_memory(max_bytes: int) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
 
 
-def shorten_slice(slice_ns: int) -> None:
-    """Give the core away after so long, where somebody waits for it; 0 leaves it to the system.
-
-    Who computes is in no hurry within a token, and node, gateway and clients need the core briefly
-    to pass one on: by itself Linux lets them wait for 1.4 ms or more. Inherited by threads and
-    programs; Linux before 6.12 takes it and does nothing.
-    """
-    number = SCHED_SETATTR.get(os.uname().machine) if sys.platform.startswith("linux") else None
-    if not slice_ns or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
-        return
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    # size, policy, flags, nice, priority, runtime (the slice), deadline, period: see sched(7).
-    wanted = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, nice, 0, slice_ns, 0, 0)
-    # Refused in some containers: then it waits as it did.
-    ctypes.CDLL(None).syscall(number, 0, wanted, 0)
-
-
-def _spawn(argv: list[str], output: int, memory_max_bytes: int, slice_ns: int) -> int:
+def _spawn(argv: list[str], output: int, memory_max_bytes: int) -> int:
     die_with_parent = parent_death_call()
     pid = os.fork()
     if pid:
@@ -118,7 +96,6 @@ def _spawn(argv: list[str], output: int, memory_max_bytes: int, slice_ns: int) -
         if die_with_parent:
             die_with_parent()
         limit_memory(memory_max_bytes)
-        shorten_slice(slice_ns)
         os.execvp(argv[0], argv)  # noqa: S606 - the command is our own list, no shell reads it
     except OSError as error:
         os.write(2, f"the program cannot be started: {error.strerror}\n".encode())
@@ -157,14 +134,12 @@ def _on_signals(numbers: bytes, pid: int) -> int | None:
     return code if code >= 0 else 128 - code
 
 
-def watch(
-    lifetime: int, argv: list[str], log: Log, memory_max_bytes: int = 0, slice_ns: int = 0
-) -> int:
+def watch(lifetime: int, argv: list[str], log: Log, memory_max_bytes: int = 0) -> int:
     """Run the program to its end and return its exit status, 128 + N when signal N ended it."""
     os.set_inheritable(lifetime, False)  # noqa: FBT003 - it takes no keyword
     signals = _watch_signals()
     output, output_writer = os.pipe()
-    pid = _spawn(argv, output_writer, memory_max_bytes, slice_ns)
+    pid = _spawn(argv, output_writer, memory_max_bytes)
     os.close(output_writer)
     waiting = [lifetime, signals, output]
     while True:
@@ -185,5 +160,4 @@ def watch(
 
 if __name__ == "__main__":
     written = Log(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
-    most_bytes, slice_of_time_ns = map(int, sys.argv[5:7])
-    sys.exit(watch(int(sys.argv[1]), sys.argv[7:], written, most_bytes, slice_of_time_ns))
+    sys.exit(watch(int(sys.argv[1]), sys.argv[6:], written, int(sys.argv[5])))

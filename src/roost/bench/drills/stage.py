@@ -128,7 +128,7 @@ class Running:
         log.touch()
         reader, self._lifetime_fd = os.pipe()
         shim = (sys.executable, "-S", "-E", "-I", SHIM, str(reader), str(log))
-        limits = (str(LOG_MAX_BYTES), str(LOGS_KEPT), "0", "0")
+        limits = (str(LOG_MAX_BYTES), str(LOGS_KEPT), "0")
         self.process = subprocess.Popen(
             [*shim, *limits, *words],
             stdin=subprocess.DEVNULL,

@@ -30,6 +30,7 @@ from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.machine import machine
 from roost.node.machine.about import Describer
 from roost.node.machine.copies import copy_max_bytes
+from roost.node.machine.cores import cores_to_stay_on
 from roost.node.machine.machine import memory
 from roost.node.models.choosing import Chooser
 from roost.node.models.ledger import RoomSettings
@@ -121,13 +122,13 @@ def open_node(
     settings: Settings, stores: Stores, models: Sequence[Manifest], node: NodeId, places: Places
 ) -> Parts:
     """Put a node together; `places` are folders that are private to it."""
-    shelf = Shelf(
-        models, chooser(settings), _shelf_settings(settings, str(stores.home.logs / node), places)
-    )
+    processor, logs_folder = machine.processor(), str(stores.home.logs / node)
+    cores = cores_to_stay_on(processor, machine.cores())
+    wanted = _shelf_settings(settings, logs_folder, places, cores)
+    shelf = Shelf(models, chooser(settings), wanted)
     shelf.weigh_with(Calibration(stores.home), memories(settings))
     glibc = machine.glibc()
     shelf.copy_with(lambda: copy_max_bytes(memory(), machine.huge_pages(), glibc))
-    processor = machine.processor()
     # Steps take as long as this processor, and so many of its cores, take for them.
     shelf.pace_with(Paces(stores.home, f"{processor.model or 'unknown'} {processor.threads}"))
     # Every start is another instance, so that a gateway can tell a new life from a new link.
@@ -314,7 +315,9 @@ def kept_alive(texts: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
-def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> ShelfSettings:
+def _shelf_settings(
+    settings: Settings, log_folder: str, places: Places, cores: tuple[int, ...]
+) -> ShelfSettings:
     return ShelfSettings(
         options=options_of(settings),
         own_options=own_options(settings),
@@ -332,5 +335,6 @@ def _shelf_settings(settings: Settings, log_folder: str, places: Places) -> Shel
             render_output_max_bytes=settings.render_output_max_bytes,
             log_max_bytes=settings.runtime_log_max_bytes,
             logs_kept=settings.runtime_logs_kept,
+            cores=cores,
         ),
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from roost.core.machine import HugePages, Limits, Memory, Processor
+from roost.core.machine import Cores, HugePages, Limits, Memory, Processor
 
 ROOT = Path("/")
 READ_MAX_BYTES = 1_048_576
@@ -43,6 +43,15 @@ def processor(root: Path = ROOT) -> Processor:
         quota=_quota(root),
         features=tuple(name for name in _FEATURES if name in flags),
     )
+
+
+def cores(root: Path = ROOT) -> Cores:
+    """Look at the cores: x86 tells which are of a smaller kind, ARM how much each of them does."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    ids = tuple(sorted(affinity(0))) if affinity else ()
+    capacities = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpu_capacity")
+    small = (root / "sys/devices/cpu_atom").exists()
+    return Cores(ids, alike=not small and len(set(map(_read, capacities))) <= 1)
 
 
 def memory(root: Path = ROOT) -> Memory:

@@ -1,0 +1,23 @@
+"""DECIDER: whether a runtime's threads stay on cores of their own.
+
+Threads that compute one token together meet some hundred times for it. Where every core has one of
+them, a system that moves them can only put two on one core.
+"""
+
+from __future__ import annotations
+
+from roost.core.machine import Cores, Processor
+
+ID_MAX = 511
+"""llama.cpp knows no core beyond."""
+
+
+def cores_to_stay_on(processor: Processor, cores: Cores) -> tuple[int, ...]:
+    """Give the numbers of all cores, for runtimes that have a thread for each; () for none.
+
+    Not where the system has something to choose: two numbers for one core, cores of two kinds, or
+    the time of fewer cores than there are.
+    """
+    ids = cores.ids
+    stays = processor.threads == processor.physical == len(ids) > 1
+    return ids if stays and cores.alike and ids[-1] <= ID_MAX else ()
