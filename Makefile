@@ -1,7 +1,11 @@
 # Needs python3.11 or newer with venv, and make; everything else comes from pyproject.toml.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Where bytecode may not be kept, each of the some hundred processes of a test run compiles roost.
+unexport PYTHONDONTWRITEBYTECODE
 # How many tests run at a time; each process of them may keep a core busy.
 JOBS ?= 2
+# They read all of the source and are about nothing else.
+HOUSE := tests/test_tidy.py tests/test_layers.py tests/test_docs.py tests/test_guide.py
 BIN := .venv/bin
 STAMP := .venv/stamp
 LITE := .venv/stamp-lite
@@ -32,12 +36,13 @@ check: $(STAMP) ## format, lint, strict types, tidy, layers, docs, spelling
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_layers.py tests/test_docs.py tests/test_guide.py
+	$(BIN)/python -m pytest -q $(HOUSE)
 	$(BIN)/codespell
 
-test: $(STAMP) ## the default test run, real model included
+test: $(STAMP) ## the default test run, real model included; `check` has the rest
 	$(BIN)/python -m pytest -m "engine and not long and not vllm"
-	$(BIN)/python -m pytest -m "not engine and not drill and not web and not clients" -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -m "not engine and not drill and not web and not clients" \
+		-n $(JOBS) --dist worksteal $(HOUSE:%=--ignore=%)
 
 $(ENGINES): $(STAMP) tests/engines/constraints.txt
 	@echo "installing engines into .venv (once, about 1.7 GB)"

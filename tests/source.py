@@ -62,14 +62,18 @@ def module_name(path: str) -> str:
 @cache
 def sources() -> tuple[Source, ...]:
     """Parse every Python file under src and tests, in order of path."""
-    files = sorted(p for top in ("src", "tests") for p in (ROOT / top).rglob("*.py"))
-    return tuple(parse(p.read_text("utf-8"), p.relative_to(ROOT).as_posix()) for p in files)
+    return shipped() + _parsed("tests")
 
 
 @cache
 def shipped() -> tuple[Source, ...]:
     """Only what is part of roost."""
-    return tuple(s for s in sources() if s.shipped)
+    return _parsed("src")
+
+
+def _parsed(top: str) -> tuple[Source, ...]:
+    files = sorted((ROOT / top).rglob("*.py"))
+    return tuple(parse(p.read_text("utf-8"), p.relative_to(ROOT).as_posix()) for p in files)
 
 
 def dotted(node: ast.AST) -> str:

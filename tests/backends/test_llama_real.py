@@ -49,6 +49,7 @@ async def start(manifest: Manifest, folder: Path) -> LlamaRuntime:
     )
 
 
+@pytest.mark.long
 async def test_promises_are_kept(smollm2: Manifest, tmp_path: Path) -> None:
     """Every case is kept with a real engine, but for BOS and scores: this model has neither."""
     subject = Subject(
