@@ -84,6 +84,15 @@ async def test_threads_stay_on_cores_where_there_is_one_for_each(
     assert (given.get("--threads"), given.get("--cpu-mask")) == told
 
 
+@pytest.mark.parametrize(("chosen", "told"), [(0, "5"), (3, "3")])
+async def test_a_part_of_a_machine_has_its_number_of_threads(
+    tmp_path: Path, chosen: int, told: str
+) -> None:
+    """Unless the key says how many."""
+    async with program(tmp_path, key_with(threads=chosen), threads=5) as found:
+        assert dict(pairwise(found.cmdline()))["--threads"] == told
+
+
 @pytest.mark.parametrize(
     ("own", "spins"),
     [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],

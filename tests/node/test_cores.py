@@ -1,11 +1,11 @@
-"""Whether a runtime's threads stay on cores of their own: only where there is no choice."""
+"""How many threads a runtime has, and whether they stay: only where there is no choice."""
 
 from __future__ import annotations
 
 import pytest
 
 from roost.core.machine import Cores, Processor
-from roost.node.machine.cores import cores_to_stay_on
+from roost.node.machine.cores import cores_to_stay_on, threads_where_open
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,22 @@ def test_one_thread_for_each_core(
 ) -> None:
     """Not with two numbers for a core, cores unknown or unlike, or less time than cores."""
     assert cores_to_stay_on(processor, cores) == stay
+
+
+@pytest.mark.parametrize(
+    ("processor", "threads"),
+    [
+        (Processor(None, 16, 16, 8), 0),
+        (Processor(None, 16, 16, 8, quota=16.0), 0),
+        (Processor(None, 16, 16, 8, quota=2.5), 2),
+        (Processor(None, 16, 16, 8, quota=0.5), 1),
+        (Processor(None, 16, 16, 8, quota=12.0), 8),
+        (Processor(None, 16, 4, 2), 2),
+        (Processor(None, 2, 2, 2, quota=64.0), 0),
+    ],
+)
+def test_who_may_use_a_part_of_a_machine_has_threads_for_that_part(
+    processor: Processor, threads: int
+) -> None:
+    """Libraries count all of its cores; who may use all leaves the number to the library."""
+    assert threads_where_open(processor) == threads

@@ -251,7 +251,8 @@ class StartSettings(msgspec.Struct, frozen=True):
     this key has told; 0 has it measured, where the backend can. Weights of at most `copy_max_bytes`
     may be read into memory of their own, where the system gives them huge pages, rather than be
     mapped from their file. A runtime with a thread for each of these `cores` may keep each on its
-    own; without any, threads are where the system puts them.
+    own; without any, threads are where the system puts them. `threads` is their number where the
+    key leaves it open, 0 for the backend's own choice.
     """
 
     workdir: str
@@ -265,6 +266,7 @@ class StartSettings(msgspec.Struct, frozen=True):
     step_tokens: int = 0
     copy_max_bytes: int = 0
     cores: tuple[int, ...] = ()
+    threads: int = 0
     log_max_bytes: int = LOG_MAX_BYTES
     logs_kept: int = LOGS_KEPT
 

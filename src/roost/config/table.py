@@ -56,7 +56,13 @@ _ROWS: tuple[Setting, ...] = (
     ),
     Setting("ctx", 4096, "tokens", "Context per slot, at most the model's own, which 0 takes."),
     Setting("batch", 256, "tokens", "Prompt tokens per prefill step.", least=1, most=65_536),
-    Setting("threads", 0, "threads", "Per runtime; 0 leaves it to the backend.", most=4096),
+    Setting(
+        "threads",
+        0,
+        "threads",
+        "Per runtime; 0 is the backend's choice, or a container's part.",
+        most=4096,
+    ),
     Setting(
         "threads_batch", 0, "threads", "Of llama.cpp in prefill; 0 is as in decode.", most=4096
     ),

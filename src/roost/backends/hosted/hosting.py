@@ -53,7 +53,7 @@ async def begin(
     link = await _begun(guest, settings, renderer, on_progress)
     try:
         async with asyncio.timeout(settings.start_timeout_s):
-            link.send(_load(key, manifest, guest.path))
+            link.send(_load(key, manifest, settings, guest.path))
             if renderer:
                 # It starts while the model is loading anyway.
                 await renderer.warm()
@@ -109,12 +109,12 @@ async def _until_loaded(link: HostLink, manifest: Manifest) -> Loaded:
     return link.loaded.result()
 
 
-def _load(key: RuntimeKey, manifest: Manifest, path: str) -> Load:
+def _load(key: RuntimeKey, manifest: Manifest, settings: StartSettings, path: str) -> Load:
     options = key.options
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
     ctx = ctx_within(options.ctx, manifest.ctx_train)
     return Load(
-        *(path, ctx, options.slots, options.batch, options.threads),
+        *(path, ctx, options.slots, options.batch, options.threads or settings.threads),
         device=options.device,
         dtype=options.dtype,
         mode=options.mode,

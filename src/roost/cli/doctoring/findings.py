@@ -63,7 +63,7 @@ def _machine(facts: Facts) -> Iterator[Finding]:
     yield Finding("processor", "ok", f"{cpu.model or 'unknown'}, {cores}")
     features = ", ".join(cpu.features)
     yield Finding("features", "ok" if features else "note", features or "none known")
-    said = f"{cpu.threads} per runtime is right for this machine (--threads 0 leaves it to llama)"
+    said = f"{cpu.threads} per runtime is right for this machine (--threads 0 is a good choice)"
     yield Finding("threads", "ok", said)
     yield _bandwidth(facts)
     yield _clock(facts)

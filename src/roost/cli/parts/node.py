@@ -22,6 +22,7 @@ from roost.config.setting import DAY_S
 from roost.core.choice import AUTO
 from roost.core.footprint import HOST
 from roost.core.ids import ModelId
+from roost.core.machine import Processor
 from roost.core.model import Manifest
 from roost.errors import fail
 from roost.node.agent import Agent
@@ -30,7 +31,7 @@ from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.machine import machine
 from roost.node.machine.about import Describer
 from roost.node.machine.copies import copy_max_bytes
-from roost.node.machine.cores import cores_to_stay_on
+from roost.node.machine.cores import cores_to_stay_on, threads_where_open
 from roost.node.machine.machine import memory
 from roost.node.models.choosing import Chooser
 from roost.node.models.ledger import RoomSettings
@@ -123,8 +124,7 @@ def open_node(
 ) -> Parts:
     """Put a node together; `places` are folders that are private to it."""
     processor, logs_folder = machine.processor(), str(stores.home.logs / node)
-    cores = cores_to_stay_on(processor, machine.cores())
-    wanted = _shelf_settings(settings, logs_folder, places, cores)
+    wanted = _shelf_settings(settings, logs_folder, places, processor)
     shelf = Shelf(models, chooser(settings), wanted)
     shelf.weigh_with(Calibration(stores.home), memories(settings))
     glibc = machine.glibc()
@@ -316,7 +316,7 @@ def kept_alive(texts: tuple[str, ...]) -> dict[str, float]:
 
 
 def _shelf_settings(
-    settings: Settings, log_folder: str, places: Places, cores: tuple[int, ...]
+    settings: Settings, log_folder: str, places: Places, processor: Processor
 ) -> ShelfSettings:
     return ShelfSettings(
         options=options_of(settings),
@@ -335,6 +335,7 @@ def _shelf_settings(
             render_output_max_bytes=settings.render_output_max_bytes,
             log_max_bytes=settings.runtime_log_max_bytes,
             logs_kept=settings.runtime_logs_kept,
-            cores=cores,
+            cores=cores_to_stay_on(processor, machine.cores()),
+            threads=threads_where_open(processor),
         ),
     )
