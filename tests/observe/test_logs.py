@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr
+from functools import cache
 
 import pytest
 
@@ -103,6 +104,7 @@ def _found_in(text: str) -> set[str]:
     return set(_events(nodes, _names_of_logs(nodes)))
 
 
+@cache
 def _all_events() -> dict[str, str]:
     # Attributes such as `office.log` are declared in one file and used in others.
     names = _names_of_logs([node for source in shipped() for node in source.nodes])
