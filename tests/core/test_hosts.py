@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.core.hosts import is_host
+from roost.core.hosts import in_address, is_host
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,18 @@ def test_what_is_refused_would_not_fail_as_a_network_does() -> None:
     """The standard library's look-up raises something else than `OSError` for it."""
     with pytest.raises(UnicodeError):
         socket.getaddrinfo("a..b", 80)
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("::1", "[::1]"),
+        ("fe80::1%eth0", "[fe80::1%eth0]"),
+        ("::", "[::]"),
+        ("a.b", "a.b"),
+        ("127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_only_ipv6_stands_in_brackets(host: str, text: str) -> None:
+    """Its colons would otherwise be taken for the one before a port."""
+    assert in_address(host) == text

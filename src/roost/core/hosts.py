@@ -1,4 +1,4 @@
-"""VALUE: which texts can be the name of a machine."""
+"""VALUE: which texts can be the name of a machine, and how an address has it."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def is_host(text: str) -> bool:
         except UnicodeError:
             return False
     return all(0 < len(label) <= LABEL_MAX for label in text.removesuffix(".").split("."))
+
+
+def in_address(host: str) -> str:
+    """Write a host as an address has it, before a port: one of IPv6 stands in brackets."""
+    return f"[{host}]" if ":" in host else host

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from roost.core.hosts import in_address
 from roost.errors import fail
 
 FLAG = "--worker-api"
@@ -18,8 +19,7 @@ class Where(NamedTuple):
     @property
     def authority(self) -> str:
         """The two as a URL has them."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{in_address(self.host)}:{self.port}"
 
 
 def read_where(text: str) -> Where:

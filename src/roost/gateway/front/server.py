@@ -8,6 +8,7 @@ import socket
 import ssl
 from email.utils import formatdate
 
+from roost.core.hosts import in_address
 from roost.gateway.front.asgi import App
 from roost.gateway.front.defects import contained, report
 from roost.gateway.front.descriptors import fitted
@@ -38,9 +39,8 @@ class Front:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
         host, port = sockets[0].getsockname()[:2]
-        host = f"[{host}]" if ":" in host else host
         self.port: int = port
-        self.url = f"{'https' if tls else 'http'}://{host}:{port}"
+        self.url = f"{'https' if tls else 'http'}://{in_address(host)}:{port}"
 
     @property
     def connections(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from roost.core.hosts import is_host
+from roost.core.hosts import in_address, is_host
 
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -34,8 +34,7 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def authority(self) -> str:
         """The Host header: the port only where it is not the usual one."""
-        name = self.called or self.host
-        host = f"[{name}]" if ":" in name else name
+        host = in_address(self.called or self.host)
         usual = _PORTS["https" if self.tls else "http"]
         return host if self.port == usual else f"{host}:{self.port}"
 

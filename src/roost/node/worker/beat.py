@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from roost.core.hosts import is_host
+from roost.core.hosts import in_address, is_host
 from roost.core.worker import WorkerBeat
 from roost.dialects.system1.heartbeat import heartbeat_body
 from roost.errors import fail
@@ -56,8 +56,7 @@ class Place(msgspec.Struct, frozen=True):
     @property
     def authority(self) -> str:
         """The Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{in_address(self.host)}:{self.port}"
 
 
 def read_place(url: str) -> Place:
