@@ -196,7 +196,8 @@ def test_a_named_binary_is_looked_for(
 
 def test_without_the_wheel_nothing_serves_its_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason is what to type, not that nobody reads the format."""
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    for module in ("xllamacpp", "mistralrs"):
+        monkeypatch.setitem(sys.modules, module, None)
     choice = registry.chosen("auto", Subject(ModelId("m"), "gguf"), registry.here())
     assert choice.backend == ""
     assert choice.reason.startswith("llama_server: llama.cpp is not installed; type: ")

@@ -58,9 +58,10 @@ def test_a_choice_is_explained(home: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_model_without_a_backend_is_a_failure(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1, with what is in the way."""
+    monkeypatch.setitem(sys.modules, "mistralrs", None)
     capsys.readouterr()
     assert run(home, "why", "--llama-server", str(home / "none")) == 1
     told = capsys.readouterr().out
