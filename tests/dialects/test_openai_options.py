@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roost.core.request import Sampling
 from roost.dialects.openai.chat import read_chat
 from roost.dialects.openai.completions import read_completion
-from roost.dialects.openai.options import BIASES_MAX, IGNORED_NAMES_MAX, Translated
+from roost.dialects.openai.options import IGNORED_NAMES_MAX, Translated
 from roost.errors import Failure, RoostError
 from tests.dialects.openai_calls import chat, chat_failure, completion, completion_failure
 
@@ -178,8 +178,12 @@ def test_biases(call: Call, refused: Refused) -> None:
     assert call(logit_bias=None).request.sampling.logit_bias == ()
     for wrong in ({"x": 1}, {"-1": 1}, {"1": 101}, {"1": None}, {"1": "a"}, {"٣": 1}):
         assert refused(logit_bias=wrong).reason == "bad_request"
-    many = {str(token): 1 for token in range(BIASES_MAX + 1)}
-    assert refused(logit_bias=many).param == "logit_bias"
+    many = {str(token): 1 for token in range(301)}
+    failure = refused(logit_bias=many)
+    assert (failure.reason, failure.param) == ("bad_request", "logit_bias")
+    assert "300" in failure.message
+    del many["0"]
+    assert len(call(logit_bias=many).request.sampling.logit_bias) == 300
 
 
 @both

@@ -13,6 +13,7 @@ from roost.backends.base import EMBED_BATCH_MAX, Prepared, SlotUse
 from roost.core.engine import Mode, lack
 from roost.core.model import Capabilities, RuntimeOptions
 from roost.core.request import (
+    BIASES_MAX,
     ChatPrompt,
     GenerateRequest,
     Grammar,
@@ -28,7 +29,6 @@ from roost.errors import RoostError, fail, prompt_too_long
 STOPS_MAX = 16
 STOP_CHARS_MAX = 4096
 TOP_LOGPROBS_MAX = 20
-BIASES_MAX = 300
 REAL = {
     "temperature": (0.0, 2.0),
     "top_p": (0.0, 1.0),

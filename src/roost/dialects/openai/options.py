@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from roost.core.request import GenerateRequest, Prompt, Sampling
+from roost.core.request import BIASES_MAX, GenerateRequest, Prompt, Sampling
 from roost.dialects import fields
 from roost.dialects.json_body import JsonObject
 from roost.dialects.stay import Stay
@@ -26,7 +26,6 @@ MODEL_CHARS_MAX = 256
 TOP_LOGPROBS_MAX = 20
 CHOICES_MAX = 16
 CACHE_KEY_CHARS_MAX = 256
-BIASES_MAX = 4096
 IGNORED_NAMES_MAX = 32
 IGNORED_NAME_CHARS_MAX = 64
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
