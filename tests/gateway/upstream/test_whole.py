@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from roost.gateway.foreign.calls import HEALTH, WorkerCalls
+from roost.gateway.foreign.calls import HEALTH, Answer, WorkerCalls
+from roost.gateway.foreign.effects import Heard, Pieces
+from roost.gateway.front.defects import INTERNAL
 from roost.gateway.upstream.client import ClientLimits, ConnectionPool
 from roost.gateway.upstream.targets import Target
 from roost.gateway.upstream.whole import Whole, ask_whole
@@ -72,3 +74,13 @@ async def test_a_defect_is_logged_and_ends_nobody(capsys: pytest.CaptureFixture[
     calls = WorkerCalls(target, "", ClientLimits())
     assert await calls.ask("GET", HEALTH, None, LONG_S, 100) is None
     assert "".join(capsys.readouterr()).count("internal_error") == 2
+
+
+async def test_a_defect_ends_the_answer_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """A client would otherwise wait for an answer that nobody asks a worker for; it gets a 500."""
+    calls = WorkerCalls(Target("w", "." * 300, 1), "", ClientLimits())
+    heard: list[Heard] = []
+    await calls.answer(b"{}", Answer(heard.append))
+    assert heard == [Pieces((INTERNAL,))]
+    assert INTERNAL.status == 500
+    assert "".join(capsys.readouterr()).count("internal_error") == 1

@@ -14,6 +14,7 @@ import msgspec
 from roost.dialects.system1.worker_calls import Denied, Said, read_denied, read_said
 from roost.errors import Failure
 from roost.gateway.foreign.effects import Began, Ended, Heard, Lost, Pieces
+from roost.gateway.front.defects import INTERNAL, report
 from roost.gateway.upstream.client import ClientLimits, ConnectionPool, UpstreamConnection
 from roost.gateway.upstream.headers import is_events, request_prefix
 from roost.gateway.upstream.whole import Whole, ask_whole
@@ -119,13 +120,15 @@ class WorkerCalls:
         return None if told is None or told.is_too_long else told
 
     async def answer(self, body: bytes, answer: Answer) -> None:
-        """Ask for an answer, of which `answer` tells."""
+        """Ask for an answer, of which `answer` tells; it never raises, for nobody waits for it."""
         try:
-            connection = await self._pool.open()
+            answer.begin(await self._pool.open(), self.request("POST", DECODE, body))
         except OSError:
             answer.tell(Lost())
-        else:
-            answer.begin(connection, self.request("POST", DECODE, body))
+        except Exception as error:  # noqa: BLE001 - a defect is no worker's end
+            report(error)
+            answer.tell(Pieces((INTERNAL,)))
+            answer.hang_up()
 
     def request(self, method: str, path: str, body: bytes | None) -> bytes:
         """Render a request."""
