@@ -9,6 +9,8 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +19,7 @@ import psutil
 import pytest
 from openai import APIError, OpenAI
 
+from roost.cli import main
 from tests.children import seen
 from tests.system.conftest import MODEL, Start
 from tests.system.processes import Roost, fetch, gone, wait
@@ -47,14 +50,15 @@ def statistics(url: str) -> dict[str, object]:
 class Trio:
     """A gateway and two nodes."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, home: Path) -> None:
         self.start = start
         self.gateway = start("gateway", "--port", "0", *QUICK, *PINGS, *EVERYWHERE)
         self.url = self.gateway.url()
-        token = start("token", "--json")
-        assert token.ends() == 0
-        self.token = json.loads(token.output)["token"]
-        self.token_file = token.output_path.with_suffix(".token")
+        # The verb runs here: a process of its own for every test would show nothing more.
+        with redirect_stdout(StringIO()) as told:
+            assert main.run(["token", "--json", "--home", str(home)]) == 0
+        self.token = json.loads(told.getvalue())["token"]
+        self.token_file = home.with_name("fleet.token")
         self.token_file.write_text(f"{self.token}\n")
         self.nodes: dict[str, Roost] = {}
         for _ in range(2):
@@ -79,9 +83,9 @@ class Trio:
 
 
 @pytest.fixture
-def trio(start: Start) -> Trio:
+def trio(start: Start, home: Path) -> Trio:
     """A gateway with two nodes that have joined."""
-    return Trio(start)
+    return Trio(start, home)
 
 
 def test_two_nodes_of_one_home_differ_and_share_the_load(trio: Trio, openai: Client) -> None:
