@@ -58,7 +58,7 @@ class Gguf:
             head += struct.pack("<IQ", tensor.kind, offset)
             at = padded(offset + tensor.size_bytes, self.alignment)
         head += b"\0" * (padded(len(head), self.alignment) - len(head))
-        return head + bytes(index % 251 for index in range(at))
+        return head + (bytes(range(251)) * (at // 251 + 1))[:at]
 
 
 def padded(length: int, alignment: int) -> int:
