@@ -12,7 +12,7 @@ from roost.config.load import Machine, load
 from roost.core.engine import Engine, ExtraFile
 from roost.core.model import RuntimeOptions
 from roost.errors import RoostError
-from roost.store.models.inspection import digest
+from roost.store.models.inspection import Digests, digest
 
 
 def options(flags: dict[str, str]) -> RuntimeOptions:
@@ -112,3 +112,26 @@ def test_sizes_of_vectors_are_said_of_all_or_of_one() -> None:
         with pytest.raises(RoostError) as caught:
             sizes_of(load({}, {"vector_sizes": wrong + ","}, "", Machine(8, "/x")).settings)
         assert "whole numbers from 1 to 1000000" in caught.value.failure.message
+
+
+def test_a_file_that_models_share_is_hashed_once(tmp_path: Path) -> None:
+    """By whatever path it is named, while nothing changes it: the counter sees one reading."""
+    file, link = tmp_path / "a.gguf", tmp_path / "b.gguf"
+    file.write_text("weights")
+    link.hardlink_to(file)
+    read: list[Path] = []
+
+    def counted(path: Path) -> str:
+        read.append(path)
+        return digest(path)
+
+    look = Digests(counted).of
+    flags = {"adapters": str(file), "model_options": f"a.adapters={file},b.adapters={link}"}
+    settings = load({}, flags, "", Machine(8, "/x")).settings
+    common, own = options_of(settings, look), own_options(settings, look)
+    found = [one.engine.adapters[0].digest for one in (common, own["a"], own["b"])]
+    assert found == [digest(file)] * 3
+    assert read == [file]
+    file.write_text("other weights")
+    assert look(file) == digest(file)
+    assert read == [file, file]

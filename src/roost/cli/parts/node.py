@@ -45,6 +45,7 @@ from roost.node.states.keeping import KeepSettings
 from roost.node.states.session_settings import SessionSettings
 from roost.observe import logs
 from roost.store.calibration import Calibration
+from roost.store.models.inspection import Digests
 from roost.store.paces import Paces
 from roost.store.pulling.sources import FileSource, parse_source
 from roost.store.states import free_bytes
@@ -318,9 +319,11 @@ def kept_alive(texts: tuple[str, ...]) -> dict[str, float]:
 def _shelf_settings(
     settings: Settings, log_folder: str, places: Places, processor: Processor
 ) -> ShelfSettings:
+    # Models may share an adapter of gigabytes.
+    look = Digests().of
     return ShelfSettings(
-        options=options_of(settings),
-        own_options=own_options(settings),
+        options=options_of(settings, look),
+        own_options=own_options(settings, look),
         vector_sizes=sizes_of(settings),
         folder=places.work,
         state_folder=places.memory if settings.sessions_ram_bytes else "",

@@ -171,6 +171,23 @@ def digest(path: Path, progress: Progress = ignore) -> str:
     return f"sha256:{total.hexdigest()}"
 
 
+class Digests:
+    """Hashes each file once, by whatever path it is named, for as long as nothing changes it."""
+
+    def __init__(self, read: Callable[[Path], str] = digest) -> None:
+        self._read = read
+        self._known: dict[tuple[int, int, Stamp], str] = {}
+
+    def of(self, path: Path) -> str:
+        """Return what `digest` does, and raise what it does."""
+        with _readable():
+            status = path.stat()
+        key = status.st_dev, status.st_ino, take_stamp(path)
+        if key not in self._known:
+            self._known[key] = self._read(path)
+        return self._known[key]
+
+
 def check_readable(path: Path) -> None:
     """Raise `bad_request` where `digest` would not begin; nothing is read."""
     take_stamp(path)
