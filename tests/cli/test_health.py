@@ -89,6 +89,9 @@ def test_a_worker_api_beyond_this_machine_is_asked_as_it_listens(
         assert asked(home, "--worker", "--worker-api", f"127.0.0.1:{port}", *given) == 0
     with listening(other) as port:
         assert asked(home, "--worker", "--worker-api", f"0.0.0.0:{port}") == 1
+        told = capsys.readouterr().err
+        assert "another certificate" in told
+        assert "restart the server or send it HUP" in told
     assert asked(home, "--worker", "--worker-api", f"0.0.0.0:{port}") == 1
 
 

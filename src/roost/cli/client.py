@@ -160,9 +160,14 @@ def bearer(key: str) -> dict[str, str]:
 def silent(url: str, error: Exception) -> RoostError:
     """Build the failure for an address at which nobody answers."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        # Of a certificate that was pinned it is ours, and has no such word.
-        why = getattr(error, "verify_message", "") or str(error.args[-1])
+        why = getattr(error, "verify_message", "")
         message = f"The certificate at {url} is not trusted here ({why}): see --ca-file."
+        if not why:
+            # The error is ours: the certificate is not the one that was pinned.
+            message = (
+                f"{url} shows another certificate than the one kept here. If that was renewed, "
+                "restart the server or send it HUP: it has the old one until then."
+            )
         return fail("upstream_error", message)
     why = type(error).__name__
     return fail(
