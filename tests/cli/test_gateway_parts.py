@@ -95,6 +95,7 @@ OTHERS: dict[str, Value] = {
     "aliases": ("a=b",),
     "cors.origins": ("https://h",),
     "placement.keep": ("m=2",),
+    "trusted_proxies": ("10.0.0.2",),
 }
 
 

@@ -160,7 +160,12 @@ async def test_without_an_endpoint_nothing_is_traced() -> None:
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["collector:4318", "ftp://collector", "http://", "x", "http://[::1", "http://c:x"]
+    "endpoint",
+    [
+        *("collector:4318", "ftp://collector", "http://", "x", "http://[::1", "http://c:x"),
+        *("http://a..b", "http://a..b:99999", "http://.", f"http://{'a' * 64}", "http://a b"),
+        *("http://a:0", "http://a\tb", "http://:4318"),
+    ],
 )
 def test_an_address_that_is_none_is_refused(endpoint: str) -> None:
     """Before anything listens, with the name of the setting."""

@@ -9,6 +9,7 @@ import pytest
 from roost.core.ids import TenantId
 from roost.errors import Failure, RoostError
 from roost.gateway.front.access import (
+    LOOPBACK,
     Asked,
     Gate,
     Principal,
@@ -19,6 +20,7 @@ from roost.gateway.front.access import (
     origin_name,
     origins,
     presented_key,
+    trusted,
 )
 from roost.gateway.front.limits import FrontLimits
 from tests.gateway.front.conftest import Reply, World, opened
@@ -265,3 +267,43 @@ def test_what_is_no_origin_is_refused(text: str) -> None:
     with pytest.raises(RoostError) as refused:
         origins([text])
     assert refused.value.failure.param == "cors.origins"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("https://app.example.org", "*", "*.example.org", "a b", "a/b", "", "a..b", "a:b:c"),
+        *("bücher.example", "a@b", "a:x", "[::1", "x" * 64, "a,b"),
+    ],
+)
+def test_a_name_that_no_client_can_send_is_refused(text: str) -> None:
+    """It would let nobody in, and whoever wrote it would look for the reason elsewhere."""
+    with pytest.raises(RoostError) as refused:
+        allowed("127.0.0.1", ("good.example", text))
+    failure = refused.value.failure
+    assert (failure.reason, failure.param) == ("bad_request", "allowed_hosts")
+    assert repr(text) in failure.message
+
+
+def test_names_are_allowed_as_people_write_them() -> None:
+    """With a port, a last dot, capitals, an underline, brackets."""
+    extra = ("App.Example.org.", "my_box:7878", "[2001:db8::1]:80", "10.0.0.9", "xn--bcher-kva.de")
+    names = {"app.example.org", "my_box", "2001:db8::1", "10.0.0.9", "xn--bcher-kva.de"}
+    assert allowed("0.0.0.0", extra).names == LOOPBACK | names
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/8", "proxy.internal", "*", "", "10.0.0.1:80", "[::1]"])
+def test_what_is_no_address_is_no_proxy(text: str) -> None:
+    """Nothing that connects has such an address, so that nobody would be believed."""
+    with pytest.raises(RoostError) as refused:
+        trusted(("10.0.0.2", text))
+    failure = refused.value.failure
+    assert (failure.reason, failure.param) == ("bad_request", "trusted_proxies")
+    assert repr(text) in failure.message
+
+
+def test_proxies_are_known_by_addresses_as_connections_have_them() -> None:
+    """However long somebody writes one."""
+    texts = ("10.0.0.2", "2001:DB8:0::2", "::FFFF:10.0.0.3", "fe80::1%eth0")
+    found = {"10.0.0.2", "2001:db8::2", "::ffff:10.0.0.3", "fe80::1%eth0"}
+    assert trusted(texts) == found

@@ -31,7 +31,7 @@ from roost.fleet.watching.scaling import ScalingSettings
 from roost.fleet.watching.telemetry import TelemetrySettings
 from roost.gateway.assemble import GatewaySettings
 from roost.gateway.entry.identity import IdentitySettings
-from roost.gateway.front.access import origins
+from roost.gateway.front.access import origins, trusted
 from roost.gateway.front.limits import FrontLimits, Listener
 from roost.gateway.generation import GenerationSettings
 from roost.gateway.node_link import GatewayLinkSettings
@@ -287,7 +287,7 @@ def gateway_settings(
         listener=listener(settings),
         limits=limits(settings),
         allowed_hosts=settings.allowed_hosts,
-        places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
+        places=Places(settings.base_path, trusted(settings.trusted_proxies)),
         idempotency=IdempotencySettings(
             ttl_s=settings.idempotency_ttl_s,
             entries=settings.idempotency_entries,
@@ -360,7 +360,7 @@ def upstream_settings(settings: Settings, targets: tuple[Target, ...]) -> Upstre
             kept_s=settings.upstream_kept_s,
         ),
         allowed_hosts=settings.allowed_hosts,
-        places=Places(settings.base_path, frozenset(settings.trusted_proxies)),
+        places=Places(settings.base_path, trusted(settings.trusted_proxies)),
         probe_path=settings.upstream_probe_path,
         models_s=settings.upstream_models_s,
         limiter=limiter_settings(settings),

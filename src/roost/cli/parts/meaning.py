@@ -25,7 +25,7 @@ from roost.config.read import read_all
 from roost.config.table import BY_NAME
 from roost.errors import RoostError, fail
 from roost.gateway.foreign.address import read_nets
-from roost.gateway.front.access import origins
+from roost.gateway.front.access import allowed, origins, trusted
 from roost.gateway.front.server import check_certificate
 from roost.gateway.watching.traces import check_collector
 from roost.node.joining.socket_connection import link_url
@@ -82,6 +82,8 @@ _READERS: tuple[tuple[str, Callable[[Settings], object]], ...] = (
     ("node_tokens", lambda said: read_tokens(said.node_tokens)),
     ("aliases", lambda said: read_aliases(said.aliases)),
     ("placement.keep", lambda said: kept(said.placement_keep)),
+    ("allowed_hosts", lambda said: allowed(said.host, said.allowed_hosts)),
+    ("trusted_proxies", lambda said: trusted(said.trusted_proxies)),
     ("cors.origins", lambda said: origins(said.cors_origins)),
     ("session.keys", lambda said: session_keys(said.session_keys)),
     ("otel.endpoint", lambda said: check_collector(said.otel_endpoint)),

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import TypeAlias
 
 import msgspec
 
 from roost.core.allowance import Account
+from roost.core.hosts import is_host
 from roost.core.ids import TenantId
 from roost.core.request import ServiceClass
 from roost.errors import Failure, fail
@@ -26,6 +29,7 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 PREFLIGHT_AGE_S = b"600"
 ANY_ORIGIN = "*"
+_NAME = re.compile(r"[a-z0-9._-]+")
 _METHODS = b"GET, HEAD, POST, DELETE, OPTIONS"
 _OF, _WHAT = (b"limit", b"remaining", b"reset"), (b"requests", b"tokens")
 EXPOSED = b", ".join(
@@ -104,11 +108,49 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 def allowed(bound_host: str, extra: Iterable[str] = ()) -> Allowed:
-    """Build the allow-list: loopback, the host that is bound and what the operator adds."""
-    named = {name for host in extra if (name := host_name(host.encode())) is not None}
+    """Build the allow-list: loopback, the host that is bound and what the operator adds.
+
+    Raises `bad_request` for what is none of those.
+    """
+    named = set(map(_listed, extra))
     bound = bound_host.lower().strip("[]")
     wildcard = bound in WILDCARDS
     return Allowed(LOOPBACK | named | (set() if wildcard else {bound}), wildcard)
+
+
+def _listed(text: str) -> str:
+    name = host_name(text.encode("utf-8", "replace")) or ""
+    if not (_is_address(name) or (_NAME.fullmatch(name) and is_host(name))):
+        message = (
+            f"allowed_hosts: {text!r} is no name of a host: write it as app.example.org, without "
+            "a scheme, path or wildcard, and letters beyond ASCII as xn--…."
+        )
+        raise fail("bad_request", message, param="allowed_hosts")
+    return name
+
+
+def trusted(texts: Collection[str]) -> frozenset[str]:
+    """Read the addresses of proxies, as connections have them; raises `bad_request`.
+
+    A network or a name would never be equal to the address of a connection.
+    """
+    for text in texts:
+        if not _is_address(text):
+            message = (
+                f"trusted_proxies: {text!r} is no address: write each proxy as 10.0.0.2 or "
+                "2001:db8::2, no network and no name."
+            )
+            raise fail("bad_request", message, param="trusted_proxies")
+    # One of IPv4 in one of IPv6 keeps its dots, as the system writes it.
+    return frozenset(text.lower() if "." in text else str(ip_address(text)) for text in texts)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

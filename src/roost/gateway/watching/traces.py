@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from roost.backends.install import install_command
+from roost.core.hosts import is_host
 from roost.errors import fail
 from roost.fleet.watching.tracing import Ended, trace_of
 
@@ -52,7 +53,8 @@ def check_collector(endpoint: str) -> None:
     """Refuse an address that is none; "" is nobody's, and fine. Raises `bad_request`."""
     try:
         parts = urlsplit(endpoint)
-        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        named = is_host(parts.hostname or "") and " " not in endpoint and endpoint.isprintable()
+        is_whole = parts.scheme in ("http", "https") and named and parts.port != 0
     except ValueError:
         is_whole = False
     if endpoint and not is_whole:
