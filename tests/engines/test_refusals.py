@@ -66,7 +66,7 @@ async def test_what_it_cannot_do_is_told(
         ("transformers", "config.json", OWN_CODE, "cannot load this folder"),
         ("transformers", "tokenizer.json", None, "cannot load this folder"),
         ("transformers", "tokenizer.json", "{}", "cannot load this folder"),
-        ("transformers", "model.safetensors", "no weights", "cannot load the model"),
+        ("transformers", "model.safetensors", "no weights", "the log says more"),
         ("transformers", "model.safetensors", None, "cannot load this folder"),
         ("candle", "config.json", "{", "config.json cannot be read"),
         ("candle", "config.json", STRANGE, "cannot load this model"),

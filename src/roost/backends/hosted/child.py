@@ -140,7 +140,11 @@ def _loaded(load: Loader, order: Load, wire: Wire) -> AnyEngine | None:
         wire.say(Broken("The runtime has no memory left to load the model.", memory=free))
     except Exception as error:
         logging.getLogger(__name__).exception("the model was not loaded")
-        wire.say(Broken(f"The library cannot load the model ({type(error).__name__})."))
+        wire.say(
+            Broken(
+                f"The library cannot load the model ({type(error).__name__}); the log says more."
+            )
+        )
     else:
         wire.say(engine.loaded)
         return engine
