@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from roost.config import Settings
 
-LOOPBACK_NAMES = frozenset({"localhost", "::1"})
-
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    return host in LOOPBACK_NAMES or host.startswith("127.")
+    """Whether only this machine can reach what listens there; of other names nobody knows."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def in_the_clear(settings: Settings) -> bool:
