@@ -311,6 +311,17 @@ def test_a_model_that_fits_nowhere_is_refused_in_the_end() -> None:
 # What people see.
 
 
+def test_what_nobody_can_do_any_more_is_not_wanted() -> None:
+    """A kind of a model that only a node had that has gone; who has both is counted for both."""
+    fleet = Fleet(msgspec.structs.replace(ONE, keep={"m": 2}))
+    fleet.join("says", report=report())
+    vectors = msgspec.structs.replace(offer(), mode="embed")
+    fleet.join("embeds", report=status(vectors))
+    assert fleet.machine.placement(fleet.now)[0].wanted == 4
+    fleet.leave("embeds")
+    assert fleet.machine.placement(fleet.now)[0].wanted == 2
+
+
 def test_the_view_shows_what_runs_and_what_a_load_would_cost() -> None:
     """Per model and node: state, price, who would go, and why not; unknown is None."""
     fleet = started(

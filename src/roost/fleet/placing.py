@@ -41,8 +41,7 @@ class Placer:
         self._waiting_since_s = {model: since_s.get(model, now) for model in waiting}
         kept = map(ModelId, self._books.settings.keep)
         for model in sorted({*waiting, *kept, *self._books.leases.models()}):
-            for mode in sorted(self._books.registry.modes(model)):
-                sites, demand = self._asked_of(model, mode, now)
+            for sites, demand in self._kinds(model, self.sites(model, now), now):
                 site = placement.to_ask(self._aim(model), sites, demand)
                 if site is not None:
                     self._ask(site.node, model, now)
@@ -69,7 +68,7 @@ class Placer:
 
     def _view(self, model: ModelId, now: float) -> PlacementView:
         sites, aim = self.sites(model, now), self._aim(model)
-        kinds = [self._asked_of(model, mode, now) for mode in self._books.registry.modes(model)]
+        kinds = self._kinds(model, sites, now)
         demands = [demand for _, demand in kinds]
         waiting = sum(demand.waiting for demand in demands)
         ready, loading = placement.count(sites)
@@ -133,27 +132,28 @@ class Placer:
         settings = self._books.settings
         return Aim(settings.keep.get(model, 0), settings.replicas)
 
-    def _asked_of(self, model: ModelId, mode: Mode, now: float) -> tuple[list[Site], Demand]:
-        """Where the model is for this, and who waits for it to do that."""
-        registry = self._books.registry
-        sites = self.sites(model, now)
-        there = [site for site in sites if registry.mode(site.node, model) == mode]
-        return there, self._demand(model, mode, now)
+    def _kinds(
+        self, model: ModelId, sites: list[Site], now: float
+    ) -> list[tuple[list[Site], Demand]]:
+        """For each thing that the model does somewhere: where that is, and who waits for it."""
+        kinds: dict[Mode, list[Site]] = {}
+        for site in sites:
+            mode = self._books.registry.mode(site.node, model)
+            if mode is not None:
+                kinds.setdefault(mode, []).append(site)
+        return [(kinds[mode], self._demand(model, mode, now)) for mode in sorted(kinds)]
 
     def _demand(self, model: ModelId, mode: Mode, now: float) -> Demand:
         """Who waits for a runtime of this model; a cap on the whole fleet is another matter."""
         books = self._books
-        waiting, field = (
-            books.queue.by_model().get(model, 0),
-            books.prospects.candidates(model, now),
-        )
+        if 0 < books.settings.max_decodes <= len(books.leases):
+            return Demand()
+        waiting = books.queue.by_model().get(model, 0)
+        field = books.prospects.candidates(model, now)
         if books.is_mixed(model):
             calls = (books.waiting(one.request) for one in books.queue.entries())
             waiting = sum(call.model == model and call.terms.mode == mode for call in calls)
             field = field.only(lambda one: books.registry.mode(one.node, model) == mode)
-        capped = 0 < books.settings.max_decodes <= len(books.leases)
-        if capped:
-            return Demand()
         full = _is_full(field)
         if not waiting:
             return Demand(full=full)
