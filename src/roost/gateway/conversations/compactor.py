@@ -156,7 +156,10 @@ class Compactor:
         self._alarm.set(self._machine.next_tick())
 
     def _noted(self, job: RequestId, is_kept: bool) -> None:  # noqa: FBT001 - a callback
-        if not is_kept and job in self._done:
+        # A job may keep twice, and the last time counts.
+        if is_kept:
+            self._unkept.discard(job)
+        elif job in self._done:
             self._unkept.add(job)
 
     def _summarise(self, effect: Summarise) -> None:
