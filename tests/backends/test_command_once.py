@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -102,6 +103,14 @@ async def test_no_shell_reads_what_it_is_told(
     """Words arrive as they are, the prompt as its input or as a word."""
     events = await run(once(tmp_path, *python(SAY_ALL, *more), path="/models/m"), "$(id) | 'x'")
     assert "".join(one.text for one in events if isinstance(one, Delta)) == said
+
+
+async def test_a_program_is_told_the_threads_of_a_part_of_a_machine(tmp_path: Path) -> None:
+    """Where the key leaves their number open."""
+    subject = once(tmp_path, *python(SAY_ALL, "{threads}"))
+    subject = replace(subject, settings=msgspec.structs.replace(subject.settings, threads=3))
+    events = await run(subject, "x")
+    assert "".join(one.text for one in events if isinstance(one, Delta)) == "['8', '3'] x"
 
 
 @pytest.mark.slow

@@ -56,7 +56,9 @@ class CommandOnce:
     ) -> OnceRuntime:
         """Look whether there is such a program; see `base.Backend.start`. Nothing is run yet."""
         on_progress(0.0)
-        recipe = await asyncio.to_thread(_recipe, key, manifest)
+        recipe = await asyncio.to_thread(
+            _recipe, key, manifest, key.options.threads or settings.threads
+        )
         renderer = renderer_for(manifest, settings)
         folder = await asyncio.to_thread(private_folder, settings.workdir)
         try:
@@ -150,7 +152,7 @@ class OnceRuntime:
         return joined(rendered.pieces, control_tokens), rendered.reading
 
 
-def _recipe(key: RuntimeKey, manifest: Manifest) -> Recipe:
+def _recipe(key: RuntimeKey, manifest: Manifest, threads: int) -> Recipe:
     """Read the card again, which may have changed since; raises `load_failed`."""
     card = read_installed(manifest.path, Once, "command_once")
     if shutil.which(card.argv[0]) is None:
@@ -160,5 +162,5 @@ def _recipe(key: RuntimeKey, manifest: Manifest) -> Recipe:
         *(card.argv, card.path, ctx, card.options, card.output),
         *(card.time_limit_s, card.output_max_bytes),
         control_tokens=manifest.control_tokens,
-        threads=key.options.threads,
+        threads=threads,
     )
