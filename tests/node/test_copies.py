@@ -28,3 +28,10 @@ def test_half_of_what_is_left(
 ) -> None:
     """A container's limit counts; none without huge pages, or where nobody tells what is left."""
     assert copy_max_bytes(memory, HugePages(mode), glibc) == most
+
+
+def test_what_runtimes_have_mapped_is_taken() -> None:
+    """Though the system calls it available: their weights would be read again for every token."""
+    memory, pages = Memory(available_bytes=14 * GIB), HugePages("always")
+    assert copy_max_bytes(memory, pages, None, 10 * GIB) == 2 * GIB
+    assert copy_max_bytes(memory, pages, None, 15 * GIB) == 0

@@ -51,7 +51,9 @@ def some() -> Memory:
 async def test_mapped_weights_are_no_room() -> None:
     """The system would drop them for others; whoever looks for room must not count on that."""
     runtimes: dict[RuntimeId, Runtime] = {A: Heavy(MODEL), B: Mute(MODEL), C: Gone(MODEL)}
-    assert await weigh(some, runtimes, 3) == Weights((Reading("host", 4000, 500),), {A: 700}, 3)
+    assert await weigh(some, runtimes, 3) == Weights(
+        (Reading("host", 4000, 500),), {A: 700}, 3, 500
+    )
     assert await weigh(Memory, {}, 0) == Weights((Reading("host", None, None),))
     twice: dict[RuntimeId, Runtime] = {A: Heavy(MODEL), B: Heavy(MODEL), C: Heavy(MODEL)}
     assert (await weigh(some, twice, 0)).readings == (Reading("host", 4000, 0),)

@@ -111,6 +111,7 @@ class NodeLoop:
         self._salt: Callable[[TenantId], TenantId] = _as_it_is
         self._kept: tuple[Kept, ...] = ()
         self._last_link = 0
+        self.mapped_bytes = 0
         self._is_draining = self._is_ending = self._is_leaving = False
         self._is_acting = False
         self._tick_at = 0.0
@@ -379,6 +380,7 @@ class NodeLoop:
             await asyncio.sleep(self._settings.telemetry_s)
 
     async def _tell_weights(self, weights: Weights) -> None:
+        self.mapped_bytes = weights.mapped_bytes
         await self._hands.tell(partial(self._agent.on_weighed, weights))
 
 

@@ -26,12 +26,14 @@ NEWS_SHARE = 0.01
 class Weights(msgspec.Struct, frozen=True):
     """A measurement: the machine's memories, and what each runtime takes of them, in bytes.
 
-    `number` is that of the last `Weigh` that was heard of before it.
+    `number` is that of the last `Weigh` that was heard of before it. `mapped_bytes` of all that
+    they take are pages of files, which readings count as taken and a system as available.
     """
 
     readings: tuple[Reading, ...]
     runtimes: Mapping[RuntimeId, int] = {}
     number: int = 0
+    mapped_bytes: int = 0
 
 
 class Relief:

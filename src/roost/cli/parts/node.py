@@ -128,8 +128,6 @@ def open_node(
     wanted = _shelf_settings(settings, logs_folder, places, processor)
     shelf = Shelf(models, chooser(settings), wanted)
     shelf.weigh_with(Calibration(stores.home), memories(settings))
-    glibc = machine.glibc()
-    shelf.copy_with(lambda: copy_max_bytes(memory(), machine.huge_pages(), glibc))
     # Steps take as long as this processor, and so many of its cores, take for them.
     shelf.pace_with(Paces(stores.home, f"{processor.model or 'unknown'} {processor.threads}"))
     # Every start is another instance, so that a gateway can tell a new life from a new link.
@@ -139,6 +137,10 @@ def open_node(
     agent = Agent(agent_settings(settings, places), shelf.offers())
     limits = _loop_settings(settings, places)
     loop = NodeLoop(agent, shelf.start, hello, limits, time.monotonic, logs.get())
+    glibc = machine.glibc()
+    shelf.copy_with(
+        lambda: copy_max_bytes(memory(), machine.huge_pages(), glibc, loop.mapped_bytes)
+    )
     loop.check_with(shelf.check)
     loop.count_with(Counters(shelf.start_counter, settings.runtime_count_keep_s, logs.get()))
     shelf.tell_with(loop.set_models)

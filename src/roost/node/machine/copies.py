@@ -16,12 +16,15 @@ ASKING_GLIBC = (2, 35)
 """From this version on the C library asks for huge pages where it is told to."""
 
 
-def copy_max_bytes(memory: Memory, pages: HugePages, glibc: tuple[int, ...] | None) -> int:
+def copy_max_bytes(
+    memory: Memory, pages: HugePages, glibc: tuple[int, ...] | None, mapped_bytes: int = 0
+) -> int:
     """Say how large they may be; 0 where nothing is won, or nobody knows what is left.
 
-    `glibc` is the version of that C library, None where there is another one.
+    `glibc` is the version of that C library, None where there is another one. Runtimes have mapped
+    so much: a system would give it away, and read the weights again for every token.
     """
     asks = pages.mode == "madvise" and glibc is not None and glibc >= ASKING_GLIBC
     if memory.room_bytes is None or not (asks or pages.mode == "always"):
         return 0
-    return int(memory.room_bytes * SHARE)
+    return int(max(0, memory.room_bytes - mapped_bytes) * SHARE)

@@ -102,4 +102,4 @@ async def weigh(probe: Probe, runtimes: Mapping[RuntimeId, Runtime], number: int
     memory = await asyncio.to_thread(probe)
     room = memory.room_bytes
     room = None if room is None else max(0, room - mapped)
-    return Weights((Reading(HOST, memory.capacity_bytes, room),), taken, number)
+    return Weights((Reading(HOST, memory.capacity_bytes, room),), taken, number, mapped)
