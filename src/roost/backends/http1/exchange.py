@@ -177,7 +177,7 @@ class Exchange:
         is_read = self._framing is not None and self._framing.over
         if self._kept is None or not is_read or "keep-alive" not in (self._headers or {}):
             self.drop()
-        elif not self._is_over:
+        else:
             self._is_over = True
             self._kept.give(self._connected())
 

@@ -264,10 +264,7 @@ class Board:
     def nobody(self, model: ModelId, mode: Mode) -> bool:
         """Whether no node that takes work runs or loads it for this, as of the last look."""
         board = self._boards.get(model)
-        if board is None:
-            return False
-        stages = board.stages.get(mode)
-        return bool(self._settings.replicas) and (stages is None or stages.empty)
+        return board is not None and self._stages(board.stages, mode).empty
 
     def _record(self, node: Node, model: ModelId, now: float, board: _Board) -> Candidate:
         offer, key = node.offers[model], (node.id, model)

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     import random
 
 
+RATE_WINDOW_S = 30.0
+"""How often places become free is taken over so long."""
+
+
 class PoolSettings(msgspec.Struct, frozen=True):
     """Limits of the pool.
 
@@ -44,8 +48,7 @@ class PoolSettings(msgspec.Struct, frozen=True):
     the pool until a probe succeeds; `attempts` counts dispatches of one request, the first too.
     A server whose answers are all silent for longer than `stall_s`, and than a few times what is
     usual for it, gets nothing new while another one works.
-    `retry_ratio` and `retry_floor` bound retries per `retry_window_s`; how often places become free
-    is taken over `rate_window_s`.
+    `retry_ratio` and `retry_floor` bound retries per `retry_window_s`.
     """
 
     max_in_flight: int = 2
@@ -58,7 +61,6 @@ class PoolSettings(msgspec.Struct, frozen=True):
     retry_ratio: float = 0.1
     retry_floor: int = 3
     retry_window_s: float = 10.0
-    rate_window_s: float = 30.0
 
 
 class _Waiting(msgspec.Struct, frozen=True):
@@ -81,7 +83,7 @@ class UpstreamPool:
         self._budget = RetryBudget(
             settings.retry_ratio, settings.retry_floor, settings.retry_window_s
         )
-        self._freed = Rate(settings.rate_window_s)
+        self._freed = Rate(RATE_WINDOW_S)
         self._picky = False
         self._last_lease = 0
         self._rejected = self._unavailable = 0
