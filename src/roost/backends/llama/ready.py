@@ -22,7 +22,7 @@ from roost.backends.processes.loading import guessed_part
 from roost.backends.processes.places import remove_folder
 from roost.backends.rendering.remembered import Remembered, marks_in
 from roost.backends.rendering.renderer import renderer_for
-from roost.core.model import Manifest, RuntimeKey
+from roost.core.model import Manifest, RuntimeKey, ctx_within
 from roost.errors import RoostError, fail
 
 POLL_FIRST_S = 0.02
@@ -131,7 +131,7 @@ class Starting:
         vocab_size = (meta.n_vocab if meta else 0) or self._manifest.vocab_size
         if own_ctx < 1 or vocab_size < 1 or props.total_slots < self._launch.slots:
             raise fail("load_failed", "The runtime came up with less context or slots than asked.")
-        ctx = min(self._launch.ctx or own_ctx, own_ctx)
+        ctx = ctx_within(self._launch.ctx, own_ctx)
         bos, longest = await self._bos(link), self._manifest.max_token_bytes
         marks = self._manifest.control_tokens
         return Facts(ctx, vocab_size, bos, longest, self._launch.batch, props.build_info, marks)

@@ -23,7 +23,7 @@ from roost.backends.rendering.renderer import Renderer, renderer_for
 from roost.core.card import Once
 from roost.core.events import StreamEvent
 from roost.core.ids import TenantId
-from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.model import Capabilities, Manifest, RuntimeKey, ctx_within
 from roost.core.reading import Reading
 from roost.core.request import ChatPrompt, GenerateRequest, TextPrompt
 from roost.errors import fail
@@ -157,7 +157,7 @@ def _recipe(key: RuntimeKey, manifest: Manifest, threads: int) -> Recipe:
     card = read_installed(manifest.path, Once, "command_once")
     if shutil.which(card.argv[0]) is None:
         raise fail("load_failed", "The card's argv names no program that may be run here.")
-    ctx = min(key.options.ctx or card.ctx, card.ctx)
+    ctx = ctx_within(key.options.ctx, card.ctx)
     return Recipe(
         *(card.argv, card.path, ctx, card.options, card.output),
         *(card.time_limit_s, card.output_max_bytes),

@@ -38,11 +38,11 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     from roost.core.footprint import footprint_of
     from roost.core.kv import KvPlan
+    from roost.core.model import ctx_within
 
     settings = options.load(parsed).settings
     model = _model(settings, parsed.model, parsed.file)
-    own = model.ctx_train
-    ctx = min(settings.ctx or own, own) if own else settings.ctx
+    ctx = ctx_within(settings.ctx, model.ctx_train)
     types = cast("list[CacheType]", [getattr(settings, name) for name in kept])
     plan = KvPlan(ctx, settings.slots, settings.batch, *types)
     found, free = footprint_of(model, plan), available_bytes(MEMORY)
