@@ -39,7 +39,7 @@ def python(
     code: str, log: Path, *, stdin: bytes = b"", log_max_bytes: int = 65536, kept: int = 1
 ) -> Program:
     """Give a program that runs `code`."""
-    return Program((sys.executable, "-S", "-c", code), str(log), stdin, None, log_max_bytes, kept)
+    return Program((sys.executable, "-S", "-c", code), str(log), stdin, {}, log_max_bytes, kept)
 
 
 @pytest.fixture
@@ -292,12 +292,11 @@ async def test_as_many_full_logs_are_kept_as_told(log: Path, kept: int) -> None:
 
 
 async def test_libraries_are_told_to_fetch_nothing(log: Path) -> None:
-    """Beside what the environment of this process has; an environment of one's own stays as is."""
-    code = "import os; print(os.environ.get('HF_HUB_OFFLINE'), 'PATH' in os.environ)"
-    child = await start(python(code, log))
-    await child.died.wait()
-    assert child.tail(1) == ("1 True",)
-    own = msgspec.structs.replace(python(code, log), env={"LC_ALL": "C"})
-    child = await start(own)
-    await child.died.wait()
-    assert child.tail(1) == ("None False",)
+    """Whatever else they are told, and beside what the environment of this process has."""
+    code = (
+        "import os; print(*map(os.environ.get, ('HF_HUB_OFFLINE', 'MORE')), 'PATH' in os.environ)"
+    )
+    for env, told in (({}, "1 None True"), ({"MORE": "x"}, "1 x True")):
+        child = await start(msgspec.structs.replace(python(code, log), env=env))
+        await child.died.wait()
+        assert child.tail(1) == (told,)

@@ -27,7 +27,7 @@ import msgspec
 from roost.backends.base import Prepared, SlotUse, StartSettings
 from roost.backends.hosted.frames import Load
 from roost.backends.hosted.runtime import HostedRuntime
-from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
+from roost.backends.processes.huge_pages import with_huge_pages
 from roost.backends.registry import HOSTED, library, look, make, traits
 from roost.bench.bare import Work
 from roost.bench.claims import Check, Report, at_least, table
@@ -101,7 +101,7 @@ async def started(model: Manifest, backend: str, setup: Setup) -> AsyncIterator[
         # In a session of its own, as the host is: schedulers share a busy machine out by sessions.
         environ = read_environment()
         if setup.alike:
-            environ[TUNABLES] = with_huge_pages(environ.get(TUNABLES, ""))
+            environ |= with_huge_pages(environ)
         bare = await asyncio.create_subprocess_exec(
             *argv,
             stdin=pipe,

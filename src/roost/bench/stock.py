@@ -12,7 +12,7 @@ import msgspec
 
 from roost.backends.llama.argv import Launch
 from roost.backends.llama.child import serve, stock_of
-from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
+from roost.backends.processes.huge_pages import with_huge_pages
 from roost.bench.drills.stage import Stage, until
 from roost.bench.processes import end, free_port, pinned, python
 from roost.config.read import read_environment
@@ -35,7 +35,7 @@ async def stock_server(
     log = stage.path / f"stock-{port}.log"
     environ = read_environment()
     if copies:
-        environ[TUNABLES] = with_huge_pages(environ.get(TUNABLES, ""))
+        environ |= with_huge_pages(environ)
     server = pinned((python(), "-m", "roost.bench.stock", words), None, log=log, env=environ)
     try:
         await until(lambda: _answers(port), "the stock server is ready", START_S)

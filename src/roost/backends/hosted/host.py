@@ -16,7 +16,7 @@ from roost.backends.hosted.frames import FRAMES
 from roost.backends.hosted.hosting import Guest, begin
 from roost.backends.hosted.runtime import HostedRuntime
 from roost.backends.looking import library_found
-from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
+from roost.backends.processes.huge_pages import with_huge_pages
 from roost.config.read import read_environment
 from roost.core.model import Capabilities, Manifest, RuntimeKey
 from roost.errors import fail
@@ -68,5 +68,4 @@ def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
     Threads of OpenMP spin for milliseconds while they wait for each other: that is meant for a
     machine of their own, and here the node and other runtimes want the cores.
     """
-    pages = with_huge_pages(environ.get(TUNABLES, ""))
-    return {TUNABLES: pages, WAITING: environ.get(WAITING, "PASSIVE")}
+    return {**with_huge_pages(environ), WAITING: environ.get(WAITING, "PASSIVE")}

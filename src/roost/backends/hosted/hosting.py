@@ -11,11 +11,10 @@ from roost.backends.base import StartSettings
 from roost.backends.hosted.frames import Load, Loaded, Spelling
 from roost.backends.hosted.link import HostLink
 from roost.backends.hosted.runtime import HostedRuntime, Owned
-from roost.backends.processes.child import UNFETCHING, Program
+from roost.backends.processes.child import Program
 from roost.backends.processes.child import start as start_child
 from roost.backends.processes.loading import guessed_part
 from roost.backends.rendering.renderer import Renderer, renderer_for
-from roost.config.read import read_environment
 from roost.core.engine import lack
 from roost.core.model import Capabilities, Manifest, RuntimeKey, ctx_within
 from roost.errors import fail
@@ -83,7 +82,7 @@ async def _begun(
         program = Program(
             guest.argv(theirs.fileno()),
             settings.log_path,
-            env={**read_environment(), **UNFETCHING, **guest.environ},
+            env=guest.environ,
             inherited=theirs.fileno(),
             memory_max_bytes=settings.memory_max_bytes,
             log_max_bytes=settings.log_max_bytes,

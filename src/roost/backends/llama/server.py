@@ -24,8 +24,8 @@ from roost.backends.llama.pace import SlowError
 from roost.backends.llama.prefills import STEP_MIN
 from roost.backends.llama.ready import Starting
 from roost.backends.llama.runtime import CLAIMS, LlamaRuntime
-from roost.backends.processes.child import UNFETCHING, Program
-from roost.backends.processes.huge_pages import TUNABLES, with_huge_pages
+from roost.backends.processes.child import Program
+from roost.backends.processes.huge_pages import with_huge_pages
 from roost.backends.processes.places import (
     Ports,
     has_unix_sockets,
@@ -171,10 +171,8 @@ def _program(argv: tuple[str, ...], settings: StartSettings, stdin: bytes = b"")
 
 def _surroundings(environ: Mapping[str, str]) -> dict[str, str]:
     """Say what a server is told of the machine, unless an operator has said it."""
-    told = {TUNABLES: with_huge_pages(environ.get(TUNABLES, ""))}
-    if not {SPINS, WAITING} & environ.keys():
-        told[SPINS] = SPINS_MAX
-    return {**environ, **UNFETCHING, **told}
+    spins = {} if {SPINS, WAITING} & environ.keys() else {SPINS: SPINS_MAX}
+    return with_huge_pages(environ) | spins
 
 
 def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, settings: StartSettings) -> Launch:

@@ -19,11 +19,10 @@ from roost.backends.base import Prepared, SlotUse, StartSettings, Telemetry
 from roost.backends.http1.exchange import Lost, Place, call
 from roost.backends.openai.openai_http import RemoteRuntime, found_model
 from roost.backends.openai.stream import Served
-from roost.backends.processes.child import DEATH_NOTICE_S, UNFETCHING, Child, Program
+from roost.backends.processes.child import DEATH_NOTICE_S, Child, Program
 from roost.backends.processes.child import start as start_child
 from roost.backends.processes.last_words import why_ended
 from roost.backends.processes.places import remove_folder
-from roost.config.read import read_environment
 from roost.core.events import StreamEvent
 from roost.core.ids import TenantId
 from roost.core.model import RuntimeKey
@@ -119,7 +118,7 @@ async def begin(
     program = Program(
         plan.argv,
         settings.log_path,
-        env={**read_environment(), **UNFETCHING, **plan.environ},
+        env=plan.environ,
         log_max_bytes=settings.log_max_bytes,
         logs_kept=settings.logs_kept,
         memory_max_bytes=settings.memory_max_bytes,

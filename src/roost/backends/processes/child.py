@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,9 +39,9 @@ class Program(msgspec.Struct, frozen=True):
     """What to run and where its output goes.
 
     `stdin` is given to it whole, at most `STDIN_MAX_BYTES`: a pipe takes that without waiting, and
-    unlike arguments it is nobody else's to read. `env` None hands on the environment of this
-    process, because drivers of accelerators are found through variables nobody here can list, and
-    tells libraries that could fetch models to fetch nothing.
+    unlike arguments it is nobody else's to read. `env` is what it is told besides the environment
+    of this process, which it has because drivers of accelerators are found through variables nobody
+    here can list; libraries that could fetch models are told to fetch nothing.
     `log_max_bytes` bounds the log file, and `logs_kept` of those before it are kept. `inherited` is
     a descriptor that the program has under the same number. `memory_max_bytes` of private memory is
     the most that it gets, 0 for all there is; files that it only reads do not count.
@@ -50,7 +50,7 @@ class Program(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]
     log_path: str
     stdin: bytes = b""
-    env: dict[str, str] | None = None
+    env: Mapping[str, str] = {}
     log_max_bytes: int = LOG_MAX_BYTES
     logs_kept: int = LOGS_KEPT
     inherited: int | None = None
@@ -223,7 +223,7 @@ def _popen(program: Program, lifetime_fd: int) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE if program.stdin else subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=read_environment() | UNFETCHING if program.env is None else program.env,
+        env={**read_environment(), **UNFETCHING, **program.env},
         pass_fds=(lifetime_fd, *inherited),
         start_new_session=True,
     )
