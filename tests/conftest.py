@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import hypothesis
@@ -24,16 +23,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("roost")
 
 Eventually = Callable[..., Awaitable[None]]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Find the tests without looking for garbage: what is found stays until the end."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
 
 
 @dataclass

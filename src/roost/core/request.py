@@ -18,10 +18,7 @@ ServiceClass = Literal["interactive", "agent", "bulk"]
 CLASSES: tuple[ServiceClass, ...] = get_args(ServiceClass)
 """The better first."""
 BIASES_MAX = 300
-"""The most tokens of one `logit_bias`: OpenAI's own API takes as many, and llama.cpp has no limit.
-
-Each of them is looked at for each token of an answer, so there has to be one.
-"""
+"""The most tokens of one `logit_bias`, each of which is looked at for each token of an answer."""
 ToolMode = Literal["auto", "none", "required"]
 OnLoss = Literal["error", "replay"]
 Scope = Literal["plain_turns", "turns", "all"]
