@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.core.hosts import in_address, is_host
+from roost.core.hosts import in_address, is_host, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,18 @@ def test_what_is_refused_would_not_fail_as_a_network_does() -> None:
 def test_only_ipv6_stands_in_brackets(host: str, text: str) -> None:
     """Its colons would otherwise be taken for the one before a port."""
     assert in_address(host) == text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+def test_addresses_of_this_machine_alone(host: str) -> None:
+    """Who listens there needs no key and no certificate."""
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["0.0.0.0", "::", "10.0.0.1", "127.lan.example", "127.0.0.1.example", "127.", "", "localhost."],
+)
+def test_what_others_can_reach_or_nobody_knows(host: str) -> None:
+    """A name may be looked up to any address, whatever it begins with."""
+    assert not is_loopback(host)

@@ -1,6 +1,8 @@
-"""VALUE: which texts can be the name of a machine, and how an address has it."""
+"""VALUE: which texts can be the name of a machine, whose it is, and how an address has it."""
 
 from __future__ import annotations
+
+import ipaddress
 
 LABEL_MAX = 63
 """The most letters between two dots."""
@@ -17,6 +19,16 @@ def is_host(text: str) -> bool:
         except UnicodeError:
             return False
     return all(0 < len(label) <= LABEL_MAX for label in text.removesuffix(".").split("."))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there; of other names nobody knows."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def in_address(host: str) -> str:

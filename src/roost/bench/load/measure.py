@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
 import random
 import ssl
 from functools import partial
@@ -18,6 +17,7 @@ from roost.bench.load.player import Player, Seen
 from roost.bench.load.sample import Played, Sample
 from roost.bench.load.summary import Summary, summary
 from roost.bench.load.workload import texts
+from roost.core.hosts import is_loopback
 from roost.gateway.upstream.targets import Target
 
 
@@ -51,7 +51,7 @@ async def measure(
 ) -> tuple[Result, Played]:
     """Play the plan; `flags` is how it was asked for."""
     before = machine.environment(dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
-    port = target.port if _is_local(target.host) else None
+    port = target.port if is_loopback(target.host.strip("[]")) else None
     server_before = machine.server_behind(port) if port else None
     client = Client(target, plan.manner, tls)
     load, dice_of = plan.load, random.Random
@@ -91,12 +91,3 @@ async def _warm(client: Client, plan: Plan) -> None:
             plan.warmup,
             plan.manner.timeout_s * plan.warmup,
         )
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -6,8 +6,8 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
-from roost.cli.parts.loopback import is_loopback
 from roost.core.allowance import NO_LIMITS, Account
+from roost.core.hosts import is_loopback
 from roost.core.ids import TenantId
 from roost.errors import Failure
 from roost.gateway.front.access import Authorise, Fields, Principal, presented_key

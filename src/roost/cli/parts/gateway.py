@@ -19,7 +19,7 @@ from roost.cli.parts.conversations import (
     infer_settings,
 )
 from roost.cli.parts.guests import guest_settings
-from roost.cli.parts.loopback import is_loopback
+from roost.core.hosts import is_loopback
 from roost.core.trace import TracingSettings
 from roost.errors import fail
 from roost.fleet.line.allowances import AllowanceSettings

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
+
+from roost.core.hosts import is_loopback
 
 if TYPE_CHECKING:
     from roost.config import Settings
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there; of other names nobody knows."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def in_the_clear(settings: Settings) -> bool:

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from roost import __version__
 from roost.cli.parts.join_tokens import split_token
-from roost.cli.parts.loopback import is_loopback
 from roost.cli.parts.worker_where import read_where
+from roost.core.hosts import is_loopback
 from roost.core.worker import WorkerBeat, WorkerHealth
 from roost.errors import fail
 from roost.gateway.front.access import WILDCARDS

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from roost.cli import options
 from roost.cli.parts.join_tokens import join_token, split_token
-from roost.cli.parts.loopback import is_loopback
 from roost.cli.parts.model_watch import Watch, watch
 from roost.cli.parts.node import NODE_SETTINGS, Parts, check_node, open_node
 from roost.cli.parts.node_limits import of_node
 from roost.cli.parts.places import node_places
 from roost.cli.parts.stores import open_stores
 from roost.cli.parts.worker_door import WORKER_SETTINGS, Door, follow, let_end, open_door
+from roost.core.hosts import is_loopback
 from roost.errors import RoostError, fail
 from roost.node.joining.dial import DialSettings, keep_joined
 from roost.node.joining.socket_connection import Address, dial, link_url
