@@ -62,7 +62,7 @@ import msgspec
 
 from roost.core.events import StreamEvent
 from roost.core.ids import TenantId
-from roost.core.model import Capabilities, Manifest, RuntimeKey
+from roost.core.model import Capabilities, Manifest, RuntimeKey, RuntimeOptions
 from roost.core.reading import Reading
 from roost.core.request import ChatPrompt, GenerateRequest
 
@@ -269,6 +269,10 @@ class StartSettings(msgspec.Struct, frozen=True):
     threads: int = 0
     log_max_bytes: int = LOG_MAX_BYTES
     logs_kept: int = LOGS_KEPT
+
+    def threads_for(self, options: RuntimeOptions) -> int:
+        """Say how many threads a runtime with these options has; 0 for the backend's choice."""
+        return options.threads or self.threads
 
 
 @runtime_checkable

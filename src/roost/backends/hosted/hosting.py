@@ -113,7 +113,7 @@ def _load(key: RuntimeKey, manifest: Manifest, settings: StartSettings, path: st
     # 0 is the model's own context, and more than that is nothing the model has learned to use.
     ctx = ctx_within(options.ctx, manifest.ctx_train)
     return Load(
-        *(path, ctx, options.slots, options.batch, options.threads or settings.threads),
+        *(path, ctx, options.slots, options.batch, settings.threads_for(options)),
         device=options.device,
         dtype=options.dtype,
         mode=options.mode,

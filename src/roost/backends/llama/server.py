@@ -195,7 +195,7 @@ def _launch(key: RuntimeKey, manifest: Manifest, folder: Path, settings: StartSe
         slots=options.slots if says else 1,
         # An input becomes a vector, or a pair a score, in one step or not at all.
         batch=options.batch if says or not ctx else _whole_steps(ctx),
-        threads=len(cores) or options.threads or settings.threads,
+        threads=len(cores) or settings.threads_for(options),
         socket=str(folder / "llama.sock"),
         state_folder=state_folder,
         engine=options.engine,

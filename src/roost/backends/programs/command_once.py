@@ -56,9 +56,7 @@ class CommandOnce:
     ) -> OnceRuntime:
         """Look whether there is such a program; see `base.Backend.start`. Nothing is run yet."""
         on_progress(0.0)
-        recipe = await asyncio.to_thread(
-            _recipe, key, manifest, key.options.threads or settings.threads
-        )
+        recipe = await asyncio.to_thread(_recipe, key, manifest, settings.threads_for(key.options))
         renderer = renderer_for(manifest, settings)
         folder = await asyncio.to_thread(private_folder, settings.workdir)
         try:
