@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -21,6 +24,9 @@ hypothesis.settings.register_profile(
     "roost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("roost")
+
+# Fakes that are programs of their own run with the Python of the tests, whatever else there is.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 Eventually = Callable[..., Awaitable[None]]
 

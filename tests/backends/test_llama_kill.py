@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -67,22 +69,37 @@ async def test_kill_9_of_a_parent_that_loads_leaves_no_process(
     """Nor does a start that stands still, so that nobody can ask it to end."""
     with _spawned([sys.executable, "-c", LOADER, str(tmp_path)]) as parent:
         me = psutil.Process(parent.pid)
-        await eventually(lambda: _loads(me), within_s=40.0)
+        await eventually(lambda: _servers(me) != [])
+        (server,) = _servers(me)
+        server.suspend()
         family = me.children(recursive=True)
-        next(process for process in family if _is_server(process)).suspend()
+        assert server in family
         parent.kill()
-    await eventually(lambda: not any(map(runs, family)), within_s=2.0)
+    await eventually(lambda: not any(map(runs, family)))
 
 
-def _loads(parent: psutil.Process) -> bool:
-    """Whether its server runs, and is more than the program that starts it."""
-    return any(map(_is_server, parent.children(recursive=True)))
+def _servers(parent: psutil.Process) -> list[psutil.Process]:
+    """List what runs of its server: neither what starts it nor what tells its options.
+
+    On its way it is `env`, and where Python is a script that picks a version, a shell with other
+    arguments at every step; only what it is at last keeps its command line.
+    """
+    told = seen(parent.children(recursive=True), lambda one: (one, one.cmdline()))
+    return [one for one, line in told if _is_server(line)]
 
 
-def _is_server(process: psutil.Process) -> bool:
-    (line,) = seen([process], lambda one: one.cmdline()) or [[]]
-    return str(FAKE) in line[:3] and "--model" in line
+def _is_server(line: list[str]) -> bool:
+    match line:
+        case [program, script, *options] if script == str(FAKE):
+            return Path(program).name.startswith("python") and "--model" in options
+    return False
 
 
-def _spawned(argv: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+@contextlib.contextmanager
+def _spawned(argv: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a program, which ends with the test, however that ends."""
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
