@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from roost.cli.main import run
-from roost.cli.parts.own_tls import Secured, secured
+from roost.cli.parts.own_tls import Secured, names, secured
 from roost.config import Machine, load
 from roost.store.credentials.certificate import known_certificate
 from roost.store.credentials.tokens import TokenStore
@@ -58,6 +58,14 @@ def test_a_running_gateway_says_how_it_is_known(home: Home, capsys: Capture) -> 
         assert told(home, capsys, "token")["fingerprint"] is None
     with home.record_instance("https://10.0.0.1:7878", fingerprint="ab"):
         assert told(home, capsys, "token")["fingerprint"]
+
+
+def test_it_names_every_host_that_is_answered_to(home: Home) -> None:
+    """Without what else an operator may write of a host: its port, brackets, capitals."""
+    hosts = "App.example.org:8443,[2001:db8::1]:8443"
+    given = {"host": "10.0.0.2", "allowed_hosts": hosts}
+    found = names(load({}, given, "", Machine(4, str(home.root))).settings)
+    assert {"app.example.org", "2001:db8::1", "10.0.0.2"} <= set(found)
 
 
 def test_another_certificate_is_a_word_away(home: Home, capsys: Capture) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from roost.cli.parts.loopback import in_the_clear
-from roost.gateway.front.access import WILDCARDS, allowed
+from roost.gateway.front.access import allowed
 from roost.store.credentials.certificate import own_certificate
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def secured(settings: Settings, home: Home, tokens: TokenStore) -> Secured:
 
 def names(settings: Settings) -> list[str]:
     """List what a gateway with these settings answers to; raises `bad_request` for nonsense."""
-    allowed(settings.host, settings.allowed_hosts)
-    bound = [] if settings.host in WILDCARDS else [settings.host]
-    return [*bound, *settings.allowed_hosts]
+    return sorted(allowed(settings.host, settings.allowed_hosts).names)
 
 
 def _told(own: Certificate, *, tokens_exist: bool) -> Iterator[str]:
