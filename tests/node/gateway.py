@@ -33,9 +33,16 @@ from roost.wire.messages import (
 from roost.wire.pump import Pump, PumpSettings
 from tests.node.kit import MODEL
 
+AHEAD = 1000
+"""Messages that a stream may be ahead of a reader that keeps up."""
+
 
 class TestGateway:
-    """Keeps everything a node has said, by stream."""
+    """Keeps everything a node has said, by stream.
+
+    It reads all of them as they come, but those that are asked for with a credit, which is all that
+    they get.
+    """
 
     __test__ = False
 
@@ -55,23 +62,30 @@ class TestGateway:
         self.closed: Close | None = None
         self._last_stream = 0
         self._heard = asyncio.Event()
+        # Messages of a stream that were read since it was last granted any.
+        self._read: dict[int, int] = {}
 
     async def run(self) -> None:
         """Serve the node until the link ends; its streams are lost then."""
         self.closed = await self._pump.run()
 
     def ask(
-        self, text: str, *, model: ModelId = MODEL, credit: int = 1000, tenant: str = "t"
+        self, text: str, *, model: ModelId = MODEL, credit: int | None = None, tenant: str = "t"
     ) -> int:
         """Open a stream for this prompt."""
         return self.ask_for(GenerateRequest(model, TextPrompt(text)), credit, tenant)
 
-    def ask_for(self, request: GenerateRequest, credit: int = 1000, tenant: str = "t") -> int:
+    def ask_for(
+        self, request: GenerateRequest, credit: int | None = None, tenant: str = "t"
+    ) -> int:
         """Open a stream for this request."""
         self._last_stream += 1
         number = self._last_stream
+        if credit is None:
+            self._read[number] = 0
+        granted = AHEAD if credit is None else credit
         self._pump.post(
-            Open(StreamId(number), RequestId(f"r{number}"), TenantId(tenant), request, credit)
+            Open(StreamId(number), RequestId(f"r{number}"), TenantId(tenant), request, granted)
         )
         return number
 
@@ -118,6 +132,7 @@ class TestGateway:
                 self.is_up.set()
             case Events():
                 self.events[message.stream] += message.events
+                self._keep_up(message.stream)
             case Refused():
                 self.refused[message.stream] = message.failure
             case StatesTold():
@@ -125,3 +140,12 @@ class TestGateway:
             case Released():
                 assert message.stream not in self.released
                 self.released[message.stream] = message
+                self._read.pop(message.stream, None)
+
+    def _keep_up(self, stream: StreamId) -> None:
+        read = self._read.get(stream)
+        if read is None:
+            return
+        self._read[stream] = (read + 1) % (AHEAD // 2)
+        if not self._read[stream]:
+            self.credit(stream, AHEAD // 2)
