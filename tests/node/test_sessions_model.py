@@ -33,7 +33,13 @@ from tests.node.kit import key, open_message, request
 RUNTIME = RuntimeId("m#1")
 TOKEN_BYTES = 10
 LIMITS = SessionSettings(
-    ram_bytes=250, disk_bytes=180, parked_max=6, tokens_min=3, idle_s=40.0, disk_rest_s=5.0
+    ram_bytes=250,
+    disk_bytes=180,
+    parked_max=6,
+    tokens_min=3,
+    idle_s=40.0,
+    disk_rest_s=5.0,
+    shared_tokens_min=4,
 )
 Tokens = tuple[int, ...]
 
@@ -50,6 +56,9 @@ class File:
     on_disk: bool = False
     demoting: bool = False
     restoring: bool = False
+    # A copy for others, which a slot goes on with; and slots that are being filled from a copy.
+    is_seed: bool = False
+    readers: int = 0
     # It goes for another reason than want of room: it failed, or is in a slot again.
     excused: bool = False
 
@@ -90,7 +99,7 @@ class World(RuleBasedStateMachine):
         self.slots = [Slot(), Slot()]
         self.files = Files()
         self.parking: dict[SessionId, int] = {}
-        self.restoring: dict[SessionId, int] = {}
+        self.restoring: dict[int, Restore] = {}
         self.talks: dict[str, list[Tokens]] = {"a": [], "b": []}
 
     # What is asked for.
@@ -117,7 +126,9 @@ class World(RuleBasedStateMachine):
         assert len(slot.tokens) >= LIMITS.tokens_min
         assert effect.session not in self.files.all
         slot.moving = True
-        self.files.all[effect.session] = File(slot.tenant, slot.tokens, self.now)
+        self.files.all[effect.session] = File(
+            slot.tenant, slot.tokens, self.now, is_seed=effect.shared
+        )
         self.parking[effect.session] = effect.slot
 
     def restore(self, effect: Restore) -> None:
@@ -125,17 +136,20 @@ class World(RuleBasedStateMachine):
         assert slot.stream is None
         assert not slot.moving
         assert not file.saving
-        assert not file.restoring
+        assert effect.copies or not file.restoring
+        assert effect.copies or not file.is_seed
         assert file.in_ram if effect.tier == "ram" else file.on_disk
         assert pack(file.tokens).startswith(effect.known)
         assert effect.saved == SavedState(len(file.tokens), file.size_bytes)
-        slot.moving = file.restoring = True
-        self.restoring[effect.session] = effect.slot
+        slot.moving = True
+        file.readers += effect.copies
+        file.restoring = file.restoring or not effect.copies
+        self.restoring[effect.slot] = effect
 
     def demote(self, effect: Demote) -> None:
         file = self.files.all[effect.session]
         assert file.in_ram
-        assert not any((file.saving, file.restoring, file.demoting, file.on_disk))
+        assert not any((file.saving, file.restoring, file.demoting, file.on_disk, file.is_seed))
         file.demoting = True
         assert sum(one.demoting for one in self.files.all.values()) == 1
 
@@ -143,6 +157,7 @@ class World(RuleBasedStateMachine):
         file = self.files.all[effect.session]
         assert not file.saving
         assert not file.demoting
+        assert not file.readers or effect.tier == "disk"
         if effect.tier == "both":
             assert not file.restoring
             del self.files.all[effect.session]
@@ -157,13 +172,13 @@ class World(RuleBasedStateMachine):
 
     def check_lru(self, gone: File) -> None:
         """Nobody of the same kind who is older was spared."""
-        if gone.excused or self.files.expired:
+        if gone.excused or gone.is_seed or self.files.expired:
             return
         # One that is about to be restored is spared by whoever makes room for that.
-        chosen = {one.session for one in self.sessions if one.place == "restoring"}
+        chosen = {one.session for one in self.sessions if one.place == "restoring" or one.readers}
         for session, other in self.files.all.items():
-            moves = other.saving or other.demoting or other.restoring
-            rests = not moves and session not in chosen
+            moves = other.saving or other.demoting or other.restoring or other.readers
+            rests = not moves and not other.is_seed and session not in chosen
             if rests and other.in_ram == gone.in_ram:
                 assert other.used_at >= gone.used_at
 
@@ -192,11 +207,12 @@ class World(RuleBasedStateMachine):
         data=st.data(), tenant=st.sampled_from("ab"), fresh=st.lists(st.integers(0, 3), min_size=4)
     )
     def ask(self, data: st.DataObject, tenant: str, fresh: list[int]) -> None:
-        """A turn comes: of a new conversation, or one that goes on with an older one."""
+        """A turn comes: of a new conversation, or on top of an older one, or of what began it."""
         if len(self.waiting) > 3:
             return
         old = data.draw(st.sampled_from([(), *self.talks[tenant][-6:]]))
-        tokens = (*old, *fresh)[:12]
+        shared = old[: data.draw(st.sampled_from([12, 12, 5]))]
+        tokens = (*shared, *fresh)[:12]
         self.talks[tenant].append(tokens)
         self.streams += 1
         stream = Stream(key(self.streams), open_message(self.streams, tenant=tenant), 9, self.now)
@@ -215,8 +231,29 @@ class World(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(busy))
         slot = self.slots[number]
         prompt = slot.tokens if kept else ()
+        assert slot.stream is not None
+        self.seating.on_closed(slot.stream)
         slot.stream, slot.tokens = None, (*prompt, *range(900, 900 + said)) if kept else ()
         self.seating.slots.free(number, prompt, len(slot.tokens))
+        self.go_on()
+
+    @precondition(lambda self: any(slot.stream for slot in self.slots))
+    @rule(data=st.data())
+    def computed(self, data: st.DataObject) -> None:
+        """A prompt is in its slot: the stream steps back and runs again if that is to be copied."""
+        busy = [number for number, slot in enumerate(self.slots) if slot.stream is not None]
+        number = data.draw(st.sampled_from(busy))
+        slot = self.slots[number]
+        stream = slot.stream
+        assert stream is not None
+        if self.seating.on_computed(stream):
+            self.seating.slots.stop(number)
+            stream.step_back()
+            stream.move("closed")
+            slot.stream = None
+            self.waiting.append(stream)
+            self.seating.slots.free(number, slot.tokens, len(slot.tokens))
+            self.perform(self.seating.on_yielded(stream, self.now))
         self.go_on()
 
     @precondition(lambda self: bool(self.waiting))
@@ -234,30 +271,36 @@ class World(RuleBasedStateMachine):
     @rule(data=st.data(), ok=st.sampled_from([True] * 4 + [False]))
     def parked(self, data: st.DataObject, ok: bool) -> None:
         """A slot has been written, or could not be."""
-        self.answer(data.draw(st.sampled_from(sorted(self.parking))), ok=ok, parking=True)
+        self.wrote(data.draw(st.sampled_from(sorted(self.parking))), ok=ok)
 
     @precondition(lambda self: bool(self.restoring))
     @rule(data=st.data(), ok=st.sampled_from([True] * 4 + [False]))
     def restored(self, data: st.DataObject, ok: bool) -> None:
         """A slot has been filled, or is empty now."""
-        self.answer(data.draw(st.sampled_from(sorted(self.restoring))), ok=ok, parking=False)
+        self.filled(data.draw(st.sampled_from(sorted(self.restoring))), ok=ok)
 
-    def answer(self, session: SessionId, *, ok: bool, parking: bool) -> None:
-        """Let a move end."""
-        number = (self.parking if parking else self.restoring).pop(session)
-        slot = self.slots[number]
+    def wrote(self, session: SessionId, *, ok: bool) -> None:
+        """Let the writing of a slot end."""
         file = self.files.all[session]
-        slot.moving = file.saving = file.restoring = False
-        if parking:
-            saved = SavedState(len(file.tokens), file.size_bytes) if ok else None
-            file.excused = not ok
-            self.files.expired = True
-            self.perform(self.seating.on_parked(session, saved, self.now))
-            self.files.expired = False
-        else:
-            slot.tenant, slot.tokens = (file.tenant, file.tokens) if ok else ("", ())
-            file.excused = True
-            self.perform(self.seating.on_restored(number, session, ok=ok, now=self.now))
+        self.slots[self.parking.pop(session)].moving = file.saving = False
+        saved = SavedState(len(file.tokens), file.size_bytes) if ok else None
+        file.excused = not ok
+        self.files.expired = True
+        self.perform(self.seating.on_parked(session, saved, self.now))
+        self.files.expired = False
+        self.go_on()
+
+    def filled(self, number: int, *, ok: bool) -> None:
+        """Let the filling of a slot end."""
+        effect, slot = self.restoring.pop(number), self.slots[number]
+        file = self.files.all[effect.session]
+        slot.moving = False
+        file.readers -= effect.copies
+        file.restoring = file.restoring and effect.copies
+        slot.tenant, slot.tokens = (file.tenant, file.tokens) if ok else ("", ())
+        # What was brought back goes, if not at once then with its last reader.
+        file.excused = file.excused or not effect.copies
+        self.perform(self.seating.on_restored(number, effect.session, ok=ok, now=self.now))
         self.go_on()
 
     @precondition(lambda self: any(file.demoting for file in self.files.all.values()))
@@ -280,6 +323,7 @@ class World(RuleBasedStateMachine):
         self.files.expired = due is not None and due <= self.now
         self.perform(self.sessions.tidy(self.now))
         self.files.expired = False
+        self.go_on()
         after = self.sessions.next_tick()
         assert after is None or after > self.now
 
@@ -293,26 +337,30 @@ class World(RuleBasedStateMachine):
         disk_bytes = sum(file.size_bytes for file in files if file.on_disk or file.demoting)
         assert ram_bytes <= LIMITS.ram_bytes
         assert disk_bytes <= LIMITS.disk_bytes
-        assert len(files) <= LIMITS.parked_max
+        assert sum(not file.is_seed for file in files) <= LIMITS.parked_max
         view = self.sessions.view()
-        assert view.ram + view.disk == len(files)
+        assert view.ram + view.disk == sum(not file.is_seed for file in files)
         assert view.disk_bytes == disk_bytes
         assert view.ram_bytes >= ram_bytes
 
     @invariant()
     def nobody_waits_beside_a_free_slot(self) -> None:
-        """The line is empty, or every slot is in use or being moved."""
+        """The line is empty, or every slot is in use or being moved.
+
+        Or who is in it waits for another one's prompt, or for a slot to be written.
+        """
         busy = [view.busy for view in self.seating.slots.views()]
         assert busy == [slot.moving or slot.stream is not None for slot in self.slots]
-        assert all(busy) or len(self.waiting) <= len(self.parking) + len(self.restoring)
+        free = [one for one in self.waiting if one not in self.seating.sharing]
+        assert all(busy) or self.parking or len(free) <= len(self.restoring)
 
     def teardown(self) -> None:
         """When everything is answered and everybody has gone, nothing is in use."""
         while self.parking or self.restoring:
             for session in list(self.parking):
-                self.answer(session, ok=True, parking=True)
-            for session in list(self.restoring):
-                self.answer(session, ok=False, parking=False)
+                self.wrote(session, ok=True)
+            for number in list(self.restoring):
+                self.filled(number, ok=False)
         busy = [view.busy for view in self.seating.slots.views()]
         assert busy == [slot.stream is not None for slot in self.slots]
 

@@ -122,7 +122,7 @@ def test_a_good_history_breaks_nothing() -> None:
     """Nor does one in which a move failed, or something died."""
     assert found(history()) == set()
     failed = history()
-    failed.moves[1].ok = False
+    failed.moves[1].ok = failed.runs[-1].reuse = False
     _computed_again(failed)
     assert found(failed) == set()
     troubled = history()

@@ -27,7 +27,7 @@ def shared() -> History:
     follower.prompt, follower.ready_s, follower.cached = (*BEGINNING, 8), 10.2, 100
     follower.reuse = True
     one.runs += [leader, follower]
-    one.moves += [_copied("copy", 11.0), _copied("restore", 11.1), _copied("forget", 20.0)]
+    one.moves += [_copied("copy", 11.0), _copied("lend", 11.1), _copied("forget", 20.0)]
     one.aside = [
         Kept(
             *(LIFE, 10, 0, 1, 100, 100, 9),
@@ -55,6 +55,10 @@ def _computed_again(one: History) -> None:
     one.runs[-1].cached = 0
 
 
+def _computed_although_kept(one: History) -> None:
+    one.runs[-1].ready_s, one.runs[-1].cached = 11.15, 0
+
+
 def _read_too_early(one: History) -> None:
     one.moves[-3].ended_s = 11.13
 
@@ -66,6 +70,7 @@ def _removed_too_early(one: History) -> None:
 BROKEN = [
     ("nobody_is_held_for_long", _held_for_ever),
     ("beginnings_are_computed_once", _computed_again),
+    ("what_is_kept_is_not_computed_again", _computed_although_kept),
     ("copies_are_read_whole", _read_too_early),
     ("copies_are_read_whole", _removed_too_early),
 ]
@@ -90,3 +95,9 @@ def test_a_shared_beginning_breaks_nothing() -> None:
     late = shared()
     late.runs[-1].cached, late.runs[-1].ready_s = 0, 8.9
     assert check(late) == []
+    crowded, used = shared(), shared()
+    for one in (crowded, used):
+        _computed_although_kept(one)
+    crowded.aside[0].ram_bytes = 60
+    used.runs[-2].ended_s = 11.3
+    assert check(crowded) == check(used) == []

@@ -126,6 +126,35 @@ def test_two_at_once_compute_their_beginning_once(served: Roost, openai: Client)
     assert most >= prompt - 16
 
 
+def test_what_a_conversation_began_with_is_copied_for_others(served: Roost, openai: Client) -> None:
+    """From the slot where it was left, and from memory once others have had all slots."""
+    beginning = "You are one of a staff. " + "desk lamp paper window street cloud " * 50
+    client = openai(served.url())
+
+    def ask(system: str, question: str) -> tuple[int, int]:
+        usage = client.chat.completions.create(
+            model=MODEL,
+            messages=[
+                {"role": "system", "content": system},
+                {"role": "user", "content": question},
+            ],
+            max_tokens=2,
+        ).usage
+        assert usage is not None
+        assert usage.prompt_tokens_details is not None
+        return usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens or 0
+
+    long, cached = ask(beginning, "Listen first. " + "hill lake road field " * 100)
+    assert cached < 32
+    short, cached = ask(beginning, "Are you there?")
+    assert 300 < short < long / 2
+    assert cached >= short - 16
+    for number in range(SLOTS):
+        ask(f"You are stranger {number}. " + f"salt {number} sugar rice bread tea " * 80, "Hello")
+    other, cached = ask(beginning, "Who else is here?")
+    assert cached >= other - 20
+
+
 def test_a_real_model_answers_greedy_twice_alike(served: Roost, openai: Client) -> None:
     """Temperature 0 gives one text, streamed and not; usage counts what it says."""
     client = openai(served.url())

@@ -115,6 +115,7 @@ class Restore(msgspec.Struct, frozen=True):
     """Fill this idle slot from a session's file, in memory or on disk; answered by `on_restored`.
 
     `saved`, `known` (token ids as `slots.pack` writes them) and `kin` are what it has to be of.
+    `copies` says that the file stays, for its own conversation or for other slots.
     """
 
     runtime: RuntimeId
@@ -124,6 +125,7 @@ class Restore(msgspec.Struct, frozen=True):
     saved: SavedState
     known: bytes
     kin: str = ""
+    copies: bool = False
 
 
 class Demote(msgspec.Struct, frozen=True):

@@ -35,9 +35,10 @@ class Run:
 
 @dataclass(slots=True)
 class Move:
-    """A slot's content written (`park`, `copy`), read (`restore`), or a session's files removed.
+    """A slot's content written (`park`, `copy`), read (`restore`, `lend`), or files removed.
 
-    `life` is one life of a node's process; `slot` is -1 for what touches none.
+    What is lent stays where it is. `life` is one life of a node's process; `slot` is -1 for what
+    touches none.
     """
 
     kind: str

@@ -13,7 +13,8 @@ that quits meanwhile leaves a slot that is free when the move has been answered.
 What several streams begin with is computed once (`node.states.sharing`). Who computes it first
 steps back as soon as its prompt is in the slot, says nothing, and runs again once the slot has been
 copied; the others' slots are filled from the copy. Where slots cannot be copied, the others wait
-for that very slot.
+for that very slot. What an idle slot holds, or a conversation that was put aside, is not computed
+again either: the slot is copied first (`node.floor.writes`), the file is there already.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from __future__ import annotations
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId
 from roost.node.effects import Effect, Park, Run, StreamKey
-from roost.node.slots import TOKEN_BYTES, Content, Slots, pack
-from roost.node.states.parked import Parked
-from roost.node.states.seeds import Seed
+from roost.node.floor.writes import Writes
+from roost.node.slots import TOKEN_BYTES, Content, Slots, common_tokens, pack
+from roost.node.states import sources
 from roost.node.states.sessions import Sessions
 from roost.node.states.sharing import Lead, Sharing
+from roost.node.states.sources import Source
 from roost.node.states.worth import Worth
 from roost.node.stream import Stream
 
@@ -37,13 +39,11 @@ class _Move:
     how much of its prompt it need not compute.
     """
 
-    def __init__(
-        self, owner: Stream, content: Content, restore: Parked | Seed | None = None
-    ) -> None:
+    def __init__(self, owner: Stream, content: Content, source: Source | None = None) -> None:
         self.owner = owner
         self.stream: Stream | None = owner
         self.content = content
-        self.restore = restore
+        self.source = source
         self.copies = False
         self.hoped = content.shared
         self.session: SessionId | None = None
@@ -57,6 +57,7 @@ class Seating:
         self.slots = Slots(slots)
         self.worth = Worth()
         self.sharing = Sharing(sessions)
+        self._writes = Writes()
         self._runtime = runtime
         self._sessions = sessions
         # Each with its prompt as slots compare it: packing takes milliseconds.
@@ -67,8 +68,8 @@ class Seating:
 
     @property
     def is_packing(self) -> bool:
-        """Whether the content of a slot is being put aside for its own sake."""
-        return bool(self._packing)
+        """Whether the content of a slot that nobody has is being written."""
+        return self._writes.any_lasts
 
     def __contains__(self, stream: Stream) -> bool:
         """Whether this stream waits here, in the line or for its slot's content to be moved."""
@@ -83,6 +84,7 @@ class Seating:
         """This stream needs no slot any more."""
         if self._queue.pop(stream.key, None) is not None:
             self.sharing.quit(stream)
+            self._writes.quit(stream)
         for move in self._moves.values():
             if move.stream is stream:
                 move.stream = None
@@ -90,17 +92,22 @@ class Seating:
     def step(self, now: float) -> list[Effect]:
         """Do something for the first who can be helped; nothing where nobody can be.
 
-        Who is held keeps its place in the line.
+        Who is held, or waits for a slot to be written, keeps its place in the line.
         """
         self.sharing.expire(now)
-        for stream, wanted in [one for one in self._queue.values() if one[0] not in self.sharing]:
+        for stream, wanted in [one for one in self._queue.values() if not self._waits(one[0])]:
             content = self.slots.pick(wanted, stream.tenant)
             if content is None:
                 return []
             move = self._plan(stream, wanted, content)
-            if not self._hold(move, wanted, now):
-                del self._queue[stream.key]
-                return self._begin(move, wanted, now)
+            if self._hold(move, wanted, now) or self._waits_for(move, wanted):
+                continue
+            effects = self._copy(move, wanted, now)
+            if stream in self._writes:
+                return effects
+            del self._queue[stream.key]
+            self._writes.quit(stream)
+            return [*effects, *self._begin(move, wanted, now)]
         return []
 
     def next_tick(self) -> float | None:
@@ -148,6 +155,7 @@ class Seating:
             if isinstance(effect, Park):
                 self.slots.reserve(content.slot)
                 self._packing[effect.session] = content.slot
+                self._writes.begin(effect.session, content, now, lasts=True)
         return effects
 
     def packed(self, slot: int) -> SessionId | None:
@@ -164,6 +172,10 @@ class Seating:
             effects = self._sessions.on_seeded(session, saved)
         else:
             effects = self._sessions.on_parked(session, saved, now)
+        write = self._writes.end(session)
+        if write is None:
+            return effects
+        self._learn(saved, write.since_s, now)
         slot = self._packing.pop(session, None)
         if slot is not None:
             # One place: what is in a file is not in its slot as well, and what cannot be written is
@@ -173,10 +185,10 @@ class Seating:
             return effects
         move = next((move for move in self._moves.values() if move.session == session), None)
         if move is None:
+            if write.lasts:
+                # A copy for others: the slot goes on with what it holds.
+                self.slots.release(write.content.slot)
             return effects
-        self._sessions.moving_s += now - move.since_s
-        if saved is not None:
-            self.worth.on_move(saved.size_bytes, now - move.since_s)
         if move.stream is None and not move.copies:
             # Nobody takes the slot, so what is in it stays there, and only there.
             effects += self._sessions.discard(session)
@@ -185,18 +197,13 @@ class Seating:
     def on_restored(self, slot: int, session: SessionId, *, ok: bool, now: float) -> list[Effect]:
         """A slot was filled, or holds nothing now."""
         move = self._moves.get(slot)
-        if move is None or move.session != session or move.restore is None:
+        if move is None or move.session != session or move.source is None:
             return []
-        source = move.restore
-        if isinstance(source, Seed):
-            effects = self._sessions.on_sown(source, ok=ok)
-        else:
-            effects = self._sessions.on_restored(session, ok=ok)
-        self._sessions.moving_s += now - move.since_s
-        if ok:
-            self.worth.on_move(source.saved.size_bytes, now - move.since_s)
-        if ok and (move.stream is not None or not source.is_unwanted):
-            self.slots.fill(slot, source.content)
+        file = move.source.file
+        effects = move.source.on_read(ok=ok)
+        self._learn(file.saved if ok else None, move.since_s, now)
+        if ok and (move.stream is not None or not file.is_unwanted):
+            self.slots.fill(slot, file.content)
         else:
             self.slots.clear(slot)
             move.hoped = 0
@@ -230,11 +237,48 @@ class Seating:
             patience_s = alone_s * (len(lead.followers) + 2)
         return self.sharing.hold(move.owner, lead, spared, patience_s, now)
 
+    def _waits(self, stream: Stream) -> bool:
+        return stream in self.sharing or stream in self._writes
+
+    def _waits_for(self, move: _Move, wanted: bytes) -> bool:
+        """Whether a stream waits for a slot to be written that holds what it would compute."""
+        if not self._writes.may_wait(move.owner):
+            return False
+        least = move.hoped + self._sessions.settings.shared_tokens_min
+        session = self._writes.of(move.owner, wanted, least)
+        if session is not None:
+            self._writes.wait(move.owner, session)
+        return session is not None
+
+    def _copy(self, move: _Move, wanted: bytes, now: float) -> list[Effect]:
+        """Have a stream wait for a copy of an idle slot, if that holds what it would compute."""
+        stream, least = move.owner, self._sessions.settings.shared_tokens_min
+        if not self.sharing.copies or not self._writes.may_wait(stream):
+            return []
+        mine = [one for one in self.slots.idle() if one.tenant == stream.tenant]
+        known = max(mine, key=lambda one: common_tokens(one.known, wanted), default=None)
+        if known is None or not self._sessions.can_seed(self._runtime, known.held):
+            return []
+        spared = common_tokens(known.known, wanted) - move.hoped
+        moved_bytes = 3 * self._sessions.need_bytes(self._runtime, known.held)
+        if spared < least or not self.worth.is_worth(spared, moved_bytes):
+            return []
+        effects = self._sessions.seed(self._runtime, known, now)
+        for effect in effects:
+            if isinstance(effect, Park):
+                self.slots.reserve(known.slot)
+                self._writes.begin(effect.session, known, now, lasts=True)
+                self._writes.wait(stream, effect.session)
+        return effects
+
+    def _learn(self, moved: SavedState | None, since_s: float, now: float) -> None:
+        self._sessions.moving_s += now - since_s
+        if moved is not None:
+            self.worth.on_move(moved.size_bytes, now - since_s)
+
     def _begin(self, move: _Move, wanted: bytes, now: float) -> list[Effect]:
-        if isinstance(move.restore, Seed):
-            self._sessions.seeds.take(move.restore, now)
-        elif move.restore is not None:
-            self._sessions.take(move.restore)
+        if move.source is not None:
+            move.source.take(now)
         missed = self.sharing.missed(move.owner, wanted) - move.hoped
         copies = self._sessions.can_seed(self._runtime, len(wanted) // TOKEN_BYTES)
         is_wanted = missed >= self._sessions.settings.shared_tokens_min
@@ -249,7 +293,8 @@ class Seating:
         """Let a slot be written, if that is among these effects; else go on without."""
         for effect in effects:
             if isinstance(effect, Park):
-                move.session, move.since_s = effect.session, now
+                move.session = effect.session
+                self._writes.begin(effect.session, move.content, now)
                 return effects
         return [*effects, *self._restore(move, now, alone=True)]
 
@@ -258,20 +303,13 @@ class Seating:
         move.session = None
         if move.copies:
             self.sharing.let_go(move.owner, alone=alone)
-        source = move.restore
+        source = move.source
         if source is None:
             return self._finish(move)
         if move.stream is None:
-            return [*self._put_back(source), *self._finish(move)]
-        move.session, move.since_s = source.session, now
-        if isinstance(source, Seed):
-            return self._sessions.seeds.read(source, move.content.slot)
-        return self._sessions.restore(source, move.content.slot)
-
-    def _put_back(self, source: Parked | Seed) -> list[Effect]:
-        if isinstance(source, Seed):
-            return self._sessions.seeds.put_back(source)
-        return self._sessions.put_back(source)
+            return [*source.put_back(), *self._finish(move)]
+        move.session, move.since_s = source.file.session, now
+        return source.read(move.content.slot)
 
     def _finish(self, move: _Move) -> list[Effect]:
         slot, stream = move.content.slot, move.stream
@@ -289,25 +327,18 @@ class Seating:
         self.sharing.runs(stream, move.hoped if use.reuse else 0)
         return [Run(stream.key, stream.request_id, self._runtime, stream.prepared, use)]
 
-    def _better(
-        self, stream: Stream, wanted: bytes, content: Content
-    ) -> tuple[Parked | Seed, int] | None:
-        """What spares enough more than the slot does, and is quicker than computing.
-
-        Of a session and a seed that spare the same, the seed: it is still there afterwards.
-        """
-        seed = self._sessions.seeds.find(self._runtime, stream.tenant, wanted)
-        found: tuple[Parked | Seed, int] | None = seed
-        session = self._sessions.find(self._runtime, stream.tenant, wanted)
-        if session is not None and (seed is None or session[1] > seed[1]):
-            found = session
+    def _better(self, stream: Stream, wanted: bytes, content: Content) -> tuple[Source, int] | None:
+        """What spares enough more than the slot does, and is quicker than computing."""
+        found = sources.find(
+            self._sessions, self._runtime, stream.tenant, wanted, copies=self.sharing.copies
+        )
         if found is None:
             return None
-        spared = found[1] - content.shared
+        source, shared = found
+        spared = shared - content.shared
         # What it displaces is written first, and is about as large.
-        moved_bytes = 2 * found[0].saved.size_bytes
-        least = self._sessions.settings.tokens_min
-        good = spared >= least and self.worth.is_worth(spared, moved_bytes)
+        moved_bytes = 2 * source.file.saved.size_bytes
+        good = spared >= source.least and self.worth.is_worth(spared, moved_bytes)
         return found if good else None
 
     def _should_park(self, move: _Move) -> bool:
@@ -315,7 +346,7 @@ class Seating:
         content, least = move.content, self._sessions.settings.tokens_min
         if not self._sessions.can_park(self._runtime) or content.tenant is None:
             return False
-        shared = content.shared if move.restore is None else 0
+        shared = content.shared if move.source is None else 0
         if shared == content.known_tokens:
             return False
         return content.known_tokens >= least and content.held - shared >= least

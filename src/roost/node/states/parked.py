@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from roost.backends.base import SavedState
 from roost.core.ids import ModelId, RuntimeId, SessionId, TenantId
 from roost.node.effects import Demote, Promote, Restore
-from roost.node.slots import Content, common_tokens
+from roost.node.slots import TOKEN_BYTES, Content, common_tokens
 
 Place: TypeAlias = Literal["saving", "ram", "moving", "disk", "restoring", "leaving", "rising"]
 AT_REST = ("ram", "disk")
@@ -20,6 +21,9 @@ NOTHING = SavedState(0, 0)
 NOBODY = RuntimeId("")
 """The runtime of what no living one can read."""
 UNKNOWN = ModelId("")
+NO_WRITER = "", 0
+LOOKS = 64
+"""Conversations with one beginning that are compared to its end: some hundred microseconds."""
 
 
 def model_of(runtime: RuntimeId) -> ModelId:
@@ -49,6 +53,10 @@ class Parked:
     kin: str = ""
     pinned: bool = False
     model: ModelId = UNKNOWN
+    # Slots that are being filled from it as from a copy: it is not forgotten before they are.
+    readers: int = 0
+    # Whether it is copied at all: not after that has failed, and for its own sake it stays.
+    lends: bool = True
 
     @property
     def tenant(self) -> TenantId | None:
@@ -65,16 +73,28 @@ class Parked:
         """Have it copied from disk."""
         return Promote(self.session, self.saved, self.content.known, self.kin)
 
-    def to_slot(self, slot: int) -> Restore:
+    def to_slot(self, slot: int, *, copies: bool = False) -> Restore:
         """Have it read into a reserved slot, from memory where it is there."""
         tier: Literal["ram", "disk"] = "ram" if self.ram_bytes else "disk"
         known = self.content.known
-        return Restore(self.runtime, slot, self.session, tier, self.saved, known, self.kin)
+        return Restore(
+            self.runtime, slot, self.session, tier, self.saved, known, self.kin, copies=copies
+        )
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is done with it."""
+        return self.place in AT_REST and not self.readers
+
+    @property
+    def may_yield(self) -> bool:
+        """Whether it goes where there is no room for others."""
+        return self.is_at_rest and not self.pinned
 
     @property
     def is_shadowed(self) -> bool:
-        """Whether it is on disk as well as in memory."""
-        return self.place == "ram" and self.disk_bytes > 0 and not self.is_demoting
+        """Whether it is on disk as well as in memory, and nothing is done with it."""
+        return self.place == "ram" and self.is_at_rest and self.disk_bytes > 0
 
 
 class Lot:
@@ -118,11 +138,10 @@ class Lot:
 
     def yielding_bytes(self, tier: Literal["ram", "disk"]) -> int:
         """What would become free there if all made room that may."""
+        everyone = self._all.values()
         if tier == "disk":
-            resting = (one for one in self._all.values() if one.place in AT_REST)
-            return sum(one.disk_bytes for one in resting if not one.pinned)
-        resting = (one for one in self._all.values() if one.place == "ram")
-        return sum(one.ram_bytes for one in resting if one.is_shadowed or not one.pinned)
+            return sum(one.disk_bytes for one in everyone if one.may_yield)
+        return sum(one.ram_bytes for one in everyone if one.may_yield or one.is_shadowed)
 
     def hold_ram(self, one: Parked, size_bytes: int) -> None:
         """It takes so much memory now."""
@@ -136,7 +155,11 @@ class Lot:
 
 
 def furthest(sessions: Iterable[Parked], wanted: bytes) -> tuple[Parked, int] | None:
-    """The session that a prompt continues furthest, and how far; see `Sessions.find`."""
+    """The session that a prompt continues furthest, and how far, in tokens.
+
+    It has to be continued for at least half of what is known of it: a common beginning alone is not
+    worth the end of somebody's conversation.
+    """
     best: Parked | None = None
     best_rank = (0, 0.0)
     for one in sessions:
@@ -147,6 +170,23 @@ def furthest(sessions: Iterable[Parked], wanted: bytes) -> tuple[Parked, int] | 
         if rank > best_rank:
             best, best_rank = one, rank
     return (best, best_rank[0]) if best else None
+
+
+def nearest(sessions: Sequence[Parked], wanted: bytes, least: int) -> tuple[Parked, int] | None:
+    """The session whose beginning a prompt shares most of, `least` tokens or more, and how many.
+
+    Of those that share the same, the smallest, as it has to be read. Only the last used are looked
+    at, or a thousand chats with one system prompt would be compared for each that comes.
+    """
+    best: Parked | None = None
+    best_rank = (0, 0)
+    beginning = wanted[: max(1, least) * TOKEN_BYTES]
+    alike = (one for one in reversed(sessions) if one.content.known.startswith(beginning))
+    for one in islice(alike, LOOKS):
+        rank = (common_tokens(one.content.known, wanted), -one.saved.size_bytes)
+        if one.place in TAKEABLE and one.lends and rank > best_rank:
+            best, best_rank = one, rank
+    return (best, best_rank[0]) if best and best_rank[0] >= least else None
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -174,24 +214,35 @@ class Kept(msgspec.Struct, frozen=True):
         )
 
 
-class Kins:
-    """The kin of every living runtime that can put aside what its slots hold."""
+class Writers:
+    """The living runtimes that can put aside what their slots hold.
+
+    Each has its kin, which can read what it writes, and takes so many bytes for a token.
+    """
 
     def __init__(self) -> None:
-        self._kins: dict[RuntimeId, str] = {}
+        self._all: dict[RuntimeId, tuple[str, int]] = {}
 
-    def add(self, runtime: RuntimeId, kin: str) -> None:
+    def __contains__(self, runtime: RuntimeId) -> bool:
+        """Whether this is one of them."""
+        return runtime in self._all
+
+    def add(self, runtime: RuntimeId, kin: str, token_bytes: int) -> None:
         """A runtime is about to be loaded."""
-        self._kins[runtime] = kin
+        self._all[runtime] = kin, token_bytes
 
     def remove(self, runtime: RuntimeId) -> None:
         """A runtime is gone."""
-        self._kins.pop(runtime, None)
+        self._all.pop(runtime, None)
 
-    def of(self, runtime: RuntimeId) -> str:
+    def kin(self, runtime: RuntimeId) -> str:
         """What this runtime's files can be read by."""
-        return self._kins.get(runtime, "")
+        return self._all.get(runtime, NO_WRITER)[0]
+
+    def token_bytes(self, runtime: RuntimeId) -> int:
+        """What this runtime's files take for a token."""
+        return self._all.get(runtime, NO_WRITER)[1]
 
     def heir(self, kin: str) -> RuntimeId:
         """A living runtime of this kin, or nobody."""
-        return next((name for name, its in self._kins.items() if kin and its == kin), NOBODY)
+        return next((name for name, (its, _) in self._all.items() if kin and its == kin), NOBODY)

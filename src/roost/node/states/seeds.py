@@ -109,7 +109,8 @@ class Seeds:
 
     def read(self, one: Seed, slot: int) -> list[Effect]:
         """Fill a reserved slot from a seed that was taken."""
-        return [Restore(one.runtime, slot, one.session, "ram", one.saved, one.content.known)]
+        known = one.content.known
+        return [Restore(one.runtime, slot, one.session, "ram", one.saved, known, copies=True)]
 
     def put_back(self, one: Seed, *, ok: bool = True) -> list[Effect]:
         """A slot has been filled from it, needs it no more, or found it spoilt."""

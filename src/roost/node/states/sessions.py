@@ -26,17 +26,7 @@ from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.core.snapshots import SessionsView
 from roost.node.effects import Effect, Forget, Mark, Park
 from roost.node.slots import Content
-from roost.node.states.parked import (
-    AT_REST,
-    NOBODY,
-    TAKEABLE,
-    Kept,
-    Kins,
-    Lot,
-    Parked,
-    furthest,
-    model_of,
-)
+from roost.node.states.parked import NOBODY, TAKEABLE, Kept, Lot, Parked, Writers, model_of
 from roost.node.states.seeds import Seed, Seeds
 from roost.node.states.session_settings import SessionSettings
 
@@ -55,8 +45,7 @@ class Sessions:
         self.settings = settings
         self.seeds = Seeds(int(settings.ram_bytes * SEEDS))
         self._parked = Lot()
-        self._token_bytes: dict[RuntimeId, int] = {}
-        self._kins = Kins()
+        self._writers = Writers()
         self._born = 0
         self._largest_bytes = 0
         self._disk_rests_until = 0.0
@@ -78,8 +67,7 @@ class Sessions:
         """
         if not self.settings.ram_bytes:
             return
-        self._token_bytes[runtime] = token_bytes
-        self._kins.add(runtime, kin)
+        self._writers.add(runtime, kin, token_bytes)
         for one in self._parked:
             if kin and one.runtime == NOBODY and one.kin == kin:
                 one.runtime = runtime
@@ -102,22 +90,22 @@ class Sessions:
 
     def can_park(self, runtime: RuntimeId) -> bool:
         """Whether this runtime's slots can be put aside at all."""
-        return runtime in self._token_bytes
+        return runtime in self._writers
 
     def on_gone(self, runtime: RuntimeId) -> list[Effect]:
         """A runtime is gone: what may not outlive it goes, and what it was moving when it ended.
 
         A file that it was reading may be what has ended it.
         """
-        self._token_bytes.pop(runtime, None)
-        self._kins.remove(runtime)
+        self._writers.remove(runtime)
         effects = self.seeds.on_gone(runtime)
         for one in self:
             if one.runtime != runtime:
                 continue
             lasts = self.settings.persistence != "ephemeral" and one.kin and not one.is_unwanted
-            if one.place == "rising" or (lasts and one.place in TAKEABLE):
-                one.runtime = self._kins.heir(one.kin)
+            was_read, one.readers = one.readers > 0, 0
+            if one.place == "rising" or (lasts and one.place in TAKEABLE and not was_read):
+                one.runtime = self._writers.heir(one.kin)
             else:
                 effects += self._forget(one, counts=False)
         return effects
@@ -131,7 +119,7 @@ class Sessions:
         if self._room_bytes() < need_bytes or self._is_full():
             return effects
         session = self._new()
-        kin = self._kins.of(runtime)
+        kin = self._writers.kin(runtime)
         one = Parked(session, runtime, content, now, 0, kin=kin, model=model_of(runtime))
         self._parked.add(one)
         self._parked.hold_ram(one, need_bytes)
@@ -204,7 +192,7 @@ class Sessions:
         for one in self:
             if now < one.used_at + self.settings.idle_s:
                 break
-            if one.place in AT_REST:
+            if one.is_at_rest:
                 effects += self._forget(one)
         if self._is_crowded():
             for one in self:
@@ -270,7 +258,7 @@ class Sessions:
             return []
         effects: list[Effect] = []
         for other in self if over_bytes > 0 else ():
-            if over_bytes > 0 and other.disk_bytes and other.place in AT_REST and not other.pinned:
+            if over_bytes > 0 and other.disk_bytes and other.may_yield:
                 over_bytes -= other.disk_bytes
                 effects += self._forget(other)
         one.place, one.is_demoting = "moving", True
@@ -300,25 +288,10 @@ class Sessions:
 
     # Out of a file.
 
-    def find(
-        self, runtime: RuntimeId, tenant: TenantId, wanted: bytes
-    ) -> tuple[Parked, int] | None:
-        """The session that a prompt continues furthest, and how far, in tokens.
-
-        It has to be continued for at least half of what is known of it: a common beginning alone
-        is not worth the end of somebody's conversation.
-        """
-        mine = (one for one in self._parked if one.runtime == runtime and one.tenant == tenant)
-        return furthest(mine, wanted)
-
     def take(self, one: Parked) -> None:
         """This session is about to be restored: it is neither forgotten nor found any more."""
         assert one.place in TAKEABLE, f"session {one.session} is {one.place}"
         one.place = "restoring"
-
-    def restore(self, one: Parked, slot: int) -> list[Effect]:
-        """Read a session that was taken into a reserved slot."""
-        return [one.to_slot(slot)]
 
     def put_back(self, one: Parked) -> list[Effect]:
         """A session that was taken is not needed after all."""
@@ -337,6 +310,27 @@ class Sessions:
         one.place = "ram"
         return self._forget(one, counts=False)
 
+    # Out of a file that stays.
+
+    def lend(self, one: Parked) -> None:
+        """A slot is about to be filled from a copy of this one, which may be moved meanwhile."""
+        assert one.place in TAKEABLE, f"session {one.session} is {one.place}"
+        one.readers += 1
+
+    def give_back(self, one: Parked) -> list[Effect]:
+        """A copy has been read, or is not needed after all."""
+        if self._parked.get(one.session) is not one or not one.readers:
+            return []
+        one.readers -= 1
+        return self._leave(one) if one.place == "leaving" else []
+
+    def on_lent(self, one: Parked, *, ok: bool) -> list[Effect]:
+        """A slot was filled from a copy, or could not be; then none is made of this one again."""
+        self.restores += ok
+        self.failures += not ok
+        one.lends = one.lends and ok
+        return self.give_back(one)
+
     def forget(self, tenant: TenantId | None) -> list[Effect]:
         """Nobody comes back to what this tenant, or anybody, has; what moves is let go of then."""
         effects = self.seeds.forget(tenant)
@@ -354,7 +348,7 @@ class Sessions:
         until_bytes = self._room_bytes() + over_bytes
         for one in self if over_bytes > 0 else ():
             if self._room_bytes() < until_bytes:
-                gone = one.place == "ram" and not one.pinned and not one.is_shadowed
+                gone = one.place == "ram" and one.may_yield and not one.is_shadowed
                 effects += self._forget(one) if gone else self._unshadow(one)
         return effects + (self.seeds.tidy(float("inf")) if self._room_bytes() < until_bytes else [])
 
@@ -374,7 +368,7 @@ class Sessions:
 
     def next_tick(self) -> float | None:
         """When the next session will have been unused for too long."""
-        resting = next((one.used_at for one in self._parked if one.place in AT_REST), None)
+        resting = next((one.used_at for one in self._parked if one.is_at_rest), None)
         times = [used_s for used_s in (resting, self.seeds.oldest_s()) if used_s is not None]
         return min(times) + self.settings.idle_s if times else None
 
@@ -391,10 +385,7 @@ class Sessions:
             if crowded and one.is_shadowed:
                 over_bytes -= one.ram_bytes
                 effects += self._unshadow(one)
-            may_go = not one.pinned
-            if may_go and (
-                (self._is_full() and one.place in AT_REST) or (crowded and one.place == "ram")
-            ):
+            if one.may_yield and (self._is_full() or (crowded and one.place == "ram")):
                 over_bytes -= one.ram_bytes
                 effects += self._forget(one)
         return effects
@@ -415,8 +406,12 @@ class Sessions:
         if one.place == "rising":
             one.is_unwanted = True
             return []
-        if one.is_demoting:
-            one.place = "leaving"
+        one.place = "leaving"
+        return self._leave(one)
+
+    def _leave(self, one: Parked) -> list[Effect]:
+        """Have a session that is leaving go, unless something is still done with its file."""
+        if one.is_demoting or one.readers:
             return []
         self._parked.drop(one)
         return [Forget(one.runtime, one.session)]
@@ -443,7 +438,7 @@ class Sessions:
 
     def need_bytes(self, runtime: RuntimeId, tokens: int) -> int:
         """What a file of so many tokens takes, as far as is known before it is written."""
-        return (tokens + UNHEARD_TOKENS) * self._token_bytes.get(runtime, 0)
+        return (tokens + UNHEARD_TOKENS) * self._writers.token_bytes(runtime)
 
     def _room_bytes(self) -> int:
         """How much of the memory is free; less than nothing where files became larger."""

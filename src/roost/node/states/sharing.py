@@ -61,6 +61,11 @@ class Sharing:
         """Whether this stream is held."""
         return stream.key in self._held
 
+    @property
+    def copies(self) -> bool:
+        """Whether what somebody else has computed is of use, and anybody waits for it."""
+        return not self.is_off and self._sessions.settings.shared_wait_s > 0
+
     def lead(self, lead: Lead) -> None:
         """A stream is given a slot."""
         self._until.pop(lead.stream.key, None)
@@ -145,8 +150,7 @@ class Sharing:
     ) -> tuple[Lead, int] | None:
         best: Lead | None = None
         most = 0
-        is_off = self.is_off or self._sessions.settings.shared_wait_s <= 0
-        for lead in () if is_off else self._leads.values():
+        for lead in self._leads.values() if self.copies else ():
             if lead.stream.tenant == stream.tenant and fits(lead):
                 shared = common_tokens(lead.wanted, wanted)
                 if shared > most:

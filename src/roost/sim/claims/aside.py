@@ -26,7 +26,10 @@ def idle_slots_are_moved(history: History) -> Iterator[str]:
 
 
 def one_place_each(history: History) -> Iterator[str]:
-    """A session is brought back once, after it was put aside, and its file is gone after that."""
+    """A session is brought back once, after it was put aside, and its file is gone after that.
+
+    Others may be lent a copy before and as long as its file is there, which is another claim.
+    """
     for (life, session), moves in by_session(history).items():
         over = False
         for index, move in enumerate(moves if moves[0].kind != "copy" else ()):
@@ -68,36 +71,34 @@ def kept_as_told(history: History) -> Iterator[str]:
 
 def own_conversations_come_back(history: History) -> Iterator[str]:
     """What is brought back into a slot runs for the tenant whose it was."""
-    runs = sorted(history.runs, key=lambda run: run.began_s)
-    for moves in by_session(history).values():
-        park = moves[0]
-        for move in moves:
-            if (
-                park.kind not in {"park", "copy"}
-                or move.kind != "restore"
-                or not move.ok
-                or not move.ended_s
-            ):
-                continue
-            whose = _tenant(history, _last_before(runs, park))
-            user = next((run for run in runs if _same_slot(run, move, move.ended_s)), None)
-            if user is not None and user.reuse and whose and _tenant(history, user) != whose:
-                yield f"{user.request} was given what belonged to {whose}"
+    holds: dict[tuple[str, str, int], str] = {}
+    owners: dict[tuple[str, SessionId], str] = {}
+    brought: set[tuple[str, str, int]] = set()
+    for _, _, event in sorted(_contents(history), key=lambda one: one[:2]):
+        place = event.life, event.runtime, event.slot
+        whose = holds.get(place, "")
+        if isinstance(event, Run):
+            mine = _tenant(history, event)
+            if event.reuse and place in brought and whose and mine != whose:
+                yield f"{event.request} was given what belonged to {whose}"
+            holds[place] = mine
+            brought.discard(place)
+        elif event.kind in {"park", "copy"}:
+            owners[event.life, event.session] = whose
+        else:
+            holds[place] = owners.get((event.life, event.session), "")
+            brought.add(place)
 
 
-def _last_before(runs: list[Run], park: Move) -> Run | None:
-    mine = [
-        run
-        for run in runs
-        if (run.life, run.runtime, run.slot) == (park.life, park.runtime, park.slot)
-        and run.began_s <= park.began_s
-    ]
-    return mine[-1] if mine else None
-
-
-def _same_slot(run: Run, move: Move, since_s: float) -> bool:
-    place = (run.life, run.runtime, run.slot)
-    return place == (move.life, move.runtime, move.slot) and run.began_s >= since_s
+def _contents(history: History) -> Iterator[tuple[float, int, Run | Move]]:
+    """When slots got what they hold, and when that was written; of one moment, in that order."""
+    for run in history.runs:
+        yield run.began_s, 1, run
+    for move in history.moves:
+        if move.kind in {"park", "copy"}:
+            yield move.began_s, 2, move
+        elif move.kind in {"restore", "lend"} and move.ok and move.ended_s is not None:
+            yield move.ended_s, 0, move
 
 
 def _tenant(history: History, run: Run | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from roost.core.ids import NodeId
 from roost.node.slots import common_tokens, pack
 from roost.sim.claims.aside import Claim, by_session
 from roost.sim.history import History
@@ -47,13 +48,44 @@ def beginnings_are_computed_once(history: History) -> Iterator[str]:
                 yield f"{run.request} computed {shared - run.cached} tokens of another one again"
 
 
+def what_is_kept_is_not_computed_again(history: History) -> Iterator[str]:
+    """What an idle slot or a file begins with has not been computed again for its own tenant.
+
+    Where there is room for all that was put aside, and nobody is using the same beginning.
+    """
+    if history.troubles or any(move.ok is False and move.slot >= 0 for move in history.moves):
+        return
+    roomy = {kept.life: kept for kept in history.aside if 2 * kept.ram_bytes < kept.ram_bytes_max}
+    for run in history.runs:
+        kept = roomy.get(run.life)
+        if kept is None or not kept.shared_wait_s:
+            continue
+        least = kept.shared_tokens_min + run.cached
+        alike = [one for one in history.runs if _is_alike(one, run, least, history)]
+        idle = [one for one in alike if one.ended_s is not None and one.ended_s < run.ready_s]
+        is_used = any(one not in idle and one.began_s < run.began_s for one in alike)
+        if idle and not is_used and not _gave_up(run, kept):
+            yield f"{run.request} computed what {idle[-1].request} has left"
+
+
+def _is_alike(one: Run, run: Run, least: int, history: History) -> bool:
+    """Whether both begin with so many equal tokens, on one runtime, for one tenant."""
+    place = (one.life, one.runtime) == (run.life, run.runtime) and one is not run
+    if not place or _tenant(one, history) != _tenant(run, history):
+        return False
+    return _is_whole(one, history) and _common(one, run) >= least
+
+
+def _is_whole(one: Run, history: History) -> bool:
+    trace = history.traces.get(one.request)
+    return trace is not None and [kind for kind, _ in trace.endings] == ["complete"]
+
+
 def _computes(one: Run, run: Run, history: History) -> bool:
     """Whether `one` computed its prompt when `run` became ready, and nobody took it away."""
     if one.computed_s is None or not one.began_s < run.ready_s < one.computed_s:
         return False
-    trace = history.traces.get(one.request)
-    whole = trace is not None and [kind for kind, _ in trace.endings] == ["complete"]
-    return whole and _tenant(one, history) == _tenant(run, history)
+    return _is_whole(one, history) and _tenant(one, history) == _tenant(run, history)
 
 
 def _tenant(run: Run, history: History) -> str:
@@ -70,17 +102,21 @@ def _gave_up(run: Run, kept: Kept) -> bool:
 
 
 def copies_are_read_whole(history: History) -> Iterator[str]:
-    """A copy is read after it was written, and its file is there until the last has read it."""
+    """A copy is read after it was written, and its file is there until the last has read it.
+
+    Or until its runtime has died, which reads nothing any more.
+    """
     for (life, session), moves in by_session(history).items():
         first = moves[0]
         gone_s = [move.began_s for move in moves if move.kind == "forget"]
-        for move in moves[1:] if first.kind == "copy" else ():
-            if move.kind != "restore":
+        for move in moves[1:]:
+            if move.kind != "lend":
                 continue
             if first.ended_s is None or move.began_s < first.ended_s:
                 yield f"{life} copy {session} was read before it was written"
             until_s = history.ended_s if move.ended_s is None else move.ended_s
-            if any(at_s < until_s for at_s in gone_s):
+            ill = history.troubled(NodeId(life.partition("/")[0]), move.began_s, until_s)
+            if any(at_s < until_s for at_s in gone_s) and not ill:
                 yield f"{life} copy {session} was removed while it was read"
 
 
@@ -94,6 +130,11 @@ CLAIMS: tuple[Claim, ...] = (
         "beginnings_are_computed_once",
         "Nobody computes what another one of its tenant was computing when it came.",
         beginnings_are_computed_once,
+    ),
+    (
+        "what_is_kept_is_not_computed_again",
+        "Nobody computes what an idle slot or a file of its tenant begins with.",
+        what_is_kept_is_not_computed_again,
     ),
     (
         "copies_are_read_whole",

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roost.backends.base import SavedState
-from roost.core.ids import RuntimeId, SessionId, TenantId
+from roost.core.ids import RuntimeId, SessionId
 from roost.core.snapshots import ModelOffer
 from roost.node.agent import Agent
 from roost.node.effects import Effect, Forget, Park, Restore
 from roost.node.floor.seating import Seating
 from roost.node.settings import AgentSettings
-from roost.node.slots import Content, common_tokens
+from roost.node.slots import TOKEN_BYTES, Content
 from roost.node.states.parked import NOBODY, Parked
 from roost.node.states.sessions import Sessions
+from roost.node.states.sources import Source, Whole
+from roost.node.stream import Stream
 from roost.sim.mutants.fittings import Case, agent
 
 
-class _ForAnybody(Sessions):
-    def find(
-        self, runtime: RuntimeId, tenant: TenantId, wanted: bytes
-    ) -> tuple[Parked, int] | None:
-        for one in self._parked:
-            if one.runtime == runtime and one.place in ("ram", "disk"):
-                one.content = Content(one.content.slot, tenant, wanted, one.content.held)
-                return one, common_tokens(one.content.known, wanted)
+class _ForAnybody(Seating):
+    def _better(self, stream: Stream, wanted: bytes, content: Content) -> tuple[Source, int] | None:
+        for one in self._sessions:
+            if one.runtime == self._runtime and one.place in ("ram", "disk"):
+                held = one.content.held
+                one.content = Content(one.content.slot, stream.tenant, wanted, held)
+                return Whole(self._sessions, one), len(wanted) // TOKEN_BYTES
         return None
 
 
@@ -57,10 +58,8 @@ class _Miscounting(Sessions):
         ]
 
 
-class _Never(Sessions):
-    def find(
-        self, runtime: RuntimeId, tenant: TenantId, wanted: bytes
-    ) -> tuple[Parked, int] | None:
+class _Never(Seating):
+    def _better(self, stream: Stream, wanted: bytes, content: Content) -> tuple[Source, int] | None:
         return None
 
 
@@ -106,7 +105,7 @@ class Odd(Agent):
 class GivesToAnybody(Odd):
     """What was put aside is brought back for whoever asks next."""
 
-    sessions = _ForAnybody
+    seating = _ForAnybody
 
 
 class KeepsWhatIsBack(Odd):
@@ -130,7 +129,7 @@ class ForgetsFilesInMemory(Odd):
 class NeverBringsBack(Odd):
     """Conversations are put aside and stay there."""
 
-    sessions = _Never
+    seating = _Never
 
 
 class LosesWithTheRuntime(Odd):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from roost.backends.base import SavedState
 from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.node.effects import Effect
-from roost.node.floor.seating import Seating
+from roost.node.floor.seating import Seating, _Move
 from roost.node.slots import Content, common_tokens
+from roost.node.states.parked import Parked
 from roost.node.states.seeds import Seed, Seeds
 from roost.node.states.session_settings import SessionSettings
 from roost.node.states.sessions import Sessions
@@ -87,6 +88,20 @@ class _Halting(Seating):
         return super().on_parked(session, saved, now)
 
 
+class _Fresh(Seating):
+    def _copy(self, move: _Move, wanted: bytes, now: float) -> list[Effect]:
+        """Leave alone what idle slots hold."""
+        return []
+
+    def _waits_for(self, move: _Move, wanted: bytes) -> bool:
+        return False
+
+
+class _Careless(Sessions):
+    def lend(self, one: Parked) -> None:
+        """Do not count who reads it."""
+
+
 def _sharing(kind: type[Sharing]) -> type[Seating]:
     class With(Seating):
         def __init__(self, runtime: RuntimeId, slots: int, sessions: Sessions) -> None:
@@ -147,6 +162,18 @@ class LeavesTheLeader(Odd):
     seating = _Halting
 
 
+class ComputesWhatIsKept(Odd):
+    """What an idle slot begins with is computed again in another one."""
+
+    seating = _Fresh
+
+
+class LendsCarelessly(Odd):
+    """A conversation may go while a copy of it is read."""
+
+    sessions = _Careless
+
+
 CASES: tuple[Case, ...] = (
     ("followers forgotten", agent(ForgetsFollowers), "shared", "one_ending"),
     (
@@ -164,5 +191,12 @@ CASES: tuple[Case, ...] = (
         "shared_in_trouble",
         "kept_within_limits",
     ),
+    (
+        "computed although kept",
+        agent(ComputesWhatIsKept),
+        "shared",
+        "what_is_kept_is_not_computed_again",
+    ),
+    ("lent and removed", agent(LendsCarelessly), "lent", "copies_are_read_whole"),
     ("leader left behind", agent(LeavesTheLeader), "shared", "one_ending"),
 )

@@ -46,6 +46,8 @@ class Files:
     ) -> None:
         self.perform: Perform = _nobody
         self.spoilt = 0.0
+        # Files that are being copied between memory and disk.
+        self._under_way = 0
         self.engines: dict[RuntimeId, Engine] = {}
         self._process = process
         self._world: World = process.world
@@ -85,8 +87,11 @@ class Files:
         self.perform(self._agent.on_states(runtime, TOKEN_BYTES, self._world.now, kin))
 
     def weigh(self) -> None:
-        """At rest: hold what the node says of its files against what there is."""
-        if self._process.alive:
+        """At rest: hold what the node says of its files against what there is.
+
+        A file on its way to another place has room there already.
+        """
+        if self._process.alive and not self._under_way:
             view = self._agent.status().sessions
             self.kept.told = view.ram_bytes, view.disk_bytes
             self.kept.at_rest = self._bytes_now()
@@ -110,7 +115,7 @@ class Files:
         self._after(engine, len(tokens), move, done)
 
     def _restore(self, effect: Restore) -> None:
-        move = self._move("restore", effect)
+        move = self._move("lend" if effect.copies else "restore", effect)
         engine = self.engines.get(effect.runtime)
         files = self._ram if effect.tier == "ram" else self._disk
         tokens = files.get(effect.session, ())
@@ -133,8 +138,10 @@ class Files:
             if file is not None and ok:
                 self._disk[effect.session] = file
                 self._note()
+            self._under_way -= 1
             self.perform(self._agent.on_demoted(effect.session, ok, self._world.now))
 
+        self._under_way += 1
         tokens = len(file) if file is not None else 0
         self._process.after(_takes_s(tokens) * DISK_SLOWER, done)
 
@@ -146,8 +153,10 @@ class Files:
             if file is not None and ok:
                 self._ram[effect.session] = file
                 self._note()
+            self._under_way -= 1
             self.perform(self._agent.on_promoted(effect.session, ok, self._world.now))
 
+        self._under_way += 1
         tokens = len(file) if file is not None else 0
         self._process.after(_takes_s(tokens) * DISK_SLOWER, done)
 

@@ -1,0 +1,79 @@
+"""MACHINE: the slots of one runtime that are being written to files, and who waits for that.
+
+What a slot holds is written before somebody else gets the slot, before its runtime goes, or for
+others whose prompts begin with it. Until that has been answered it is in no slot and in no file
+that could be read. Whoever would have to compute it again waits: for the conversation that it is,
+or for a copy. Each waits once, and a write is answered within the shell's bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from roost.core.ids import SessionId
+from roost.node.effects import StreamKey
+from roost.node.slots import Content, common_tokens
+from roost.node.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What is being written, since when, and who waits for it.
+
+    `lasts` says that it is written for its own sake, or for others, and not to empty the slot.
+    """
+
+    content: Content
+    since_s: float
+    lasts: bool
+    waiting: set[StreamKey] = field(default_factory=set)
+
+
+class Writes:
+    """All that are under way, by what they are written as."""
+
+    def __init__(self) -> None:
+        self._all: dict[SessionId, Write] = {}
+        self._has_waited: set[StreamKey] = set()
+
+    @property
+    def any_lasts(self) -> bool:
+        """Whether any is written for its own sake, or for others."""
+        return any(write.lasts for write in self._all.values())
+
+    def __contains__(self, stream: Stream) -> bool:
+        """Whether this stream waits for one."""
+        return any(stream.key in write.waiting for write in self._all.values())
+
+    def may_wait(self, stream: Stream) -> bool:
+        """Whether this stream has not waited yet."""
+        return stream.key not in self._has_waited
+
+    def begin(
+        self, session: SessionId, content: Content, now: float, *, lasts: bool = False
+    ) -> None:
+        """A slot is being written."""
+        self._all[session] = Write(content, now, lasts)
+
+    def wait(self, stream: Stream, session: SessionId) -> None:
+        """Have a stream wait for this one."""
+        self._has_waited.add(stream.key)
+        self._all[session].waiting.add(stream.key)
+
+    def of(self, stream: Stream, wanted: bytes, least: int) -> SessionId | None:
+        """One that has so many tokens of a stream's prompt, and is its tenant's own."""
+        for session, write in self._all.items():
+            known, is_own = write.content.known, write.content.tenant == stream.tenant
+            if is_own and common_tokens(known, wanted) >= least:
+                return session
+        return None
+
+    def end(self, session: SessionId) -> Write | None:
+        """This one has been answered; nobody waits for it any more."""
+        return self._all.pop(session, None)
+
+    def quit(self, stream: Stream) -> None:
+        """This stream is in no line any more."""
+        self._has_waited.discard(stream.key)
+        for write in self._all.values():
+            write.waiting.discard(stream.key)
