@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -48,3 +49,13 @@ def called(name: str) -> list[psutil.Process]:
     """List the descendants of this process that run and have this text in their command line."""
     told = seen(living(recursive=True), lambda one: (one, " ".join(one.cmdline())))
     return [process for process, line in told if name in line]
+
+
+def settled_descriptors() -> int:
+    """Count this process's descriptors, for a later look at whether as many are open again.
+
+    A file that an earlier test has left to the collector would be counted here, and be closed at
+    any moment up to that look.
+    """
+    gc.collect()
+    return int(psutil.Process().num_fds())

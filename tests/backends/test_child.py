@@ -15,7 +15,7 @@ import pytest
 
 from roost.backends.processes.child import STDIN_MAX_BYTES, Child, Program, start
 from roost.errors import RoostError
-from tests.children import runs, seen
+from tests.children import runs, seen, settled_descriptors
 from tests.conftest import Eventually
 
 PARENT = """
@@ -139,7 +139,7 @@ async def test_log_that_cannot_be_opened_ends_the_child(tmp_path: Path) -> None:
 async def test_no_process_for_a_place_that_cannot_be(tmp_path: Path) -> None:
     """A log folder that cannot be made is a failed load, and no descriptor is left."""
     (tmp_path / "file").write_text("")
-    before = psutil.Process().num_fds()
+    before = settled_descriptors()
     with pytest.raises(RoostError, match="cannot be started"):
         await start(python("", tmp_path / "file" / "x" / "child.log"))
     assert psutil.Process().num_fds() == before
@@ -259,7 +259,7 @@ async def test_log_is_bounded(log: Path) -> None:
 async def test_nothing_is_left_after_twenty_starts(log: Path) -> None:
     """Descriptors, children and zombies are back at the baseline after twenty lives."""
     me = psutil.Process()
-    before = me.num_fds(), len(me.children(recursive=True))
+    before = settled_descriptors(), len(me.children(recursive=True))
     for _ in range(20):
         child = await start(python("import time; time.sleep(60)", log, stdin=b"x"))
         await child.terminate(5.0)

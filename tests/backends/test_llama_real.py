@@ -27,7 +27,7 @@ from roost.core.request import (
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import kill_server, settings_in
-from tests.children import children, living, seen
+from tests.children import children, living, seen, settled_descriptors
 from tests.conftest import Eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(300)]
@@ -112,7 +112,7 @@ async def test_a_cancelled_load_leaves_nothing(
     smollm2: Manifest, tmp_path: Path, eventually: Eventually
 ) -> None:
     """A load that nobody waits for any more is ended, also inside native code."""
-    before = psutil.Process().num_fds()
+    before = settled_descriptors()
     async with asyncio.TaskGroup() as tasks:
         loading = tasks.create_task(start(smollm2, tmp_path))
         await eventually(lambda: _largest_child_bytes() > LOADING_BYTES)

@@ -28,7 +28,7 @@ from tests.backends.subjects import (
     kill_server,
     settings_in,
 )
-from tests.children import living, seen
+from tests.children import living, seen, settled_descriptors
 from tests.conftest import Eventually
 
 pytestmark = pytest.mark.slow
@@ -359,7 +359,7 @@ async def test_a_server_that_never_gets_ready_is_given_up(tmp_path: Path) -> Non
 
 async def test_a_cancelled_start_leaves_nothing(tmp_path: Path, eventually: Eventually) -> None:
     """Whoever loses interest while a model loads gets everything back."""
-    before = psutil.Process().num_fds()
+    before = settled_descriptors()
     async with asyncio.TaskGroup() as tasks:
         starting = tasks.create_task(start(tmp_path, fake_manifest(tmp_path, load_s=60)))
         await eventually(lambda: (tmp_path / "run").exists() and len(_left(tmp_path)) > 3)
@@ -383,7 +383,7 @@ async def test_missing_and_odd_binaries(tmp_path: Path) -> None:
 
 async def test_nothing_is_left_after_some_lives(tmp_path: Path, eventually: Eventually) -> None:
     """Descriptors and processes are back at the baseline after starts, chats and stops."""
-    before = psutil.Process().num_fds()
+    before = settled_descriptors()
     for _ in range(3):
         async with running(tmp_path) as runtime:
             chat = GenerateRequest(MODEL, ChatPrompt((Message("user", "x"),)))

@@ -7,9 +7,9 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from roost.errors import Failure, RoostError
@@ -19,6 +19,7 @@ from roost.gateway.front.server import Front, open_front
 from roost.gateway.node_socket import SocketConnection
 from roost.wire.codec import encode
 from roost.wire.messages import Goodbye, Ping
+from tests.children import settled_descriptors
 from tests.conftest import Eventually
 
 BIG = Goodbye(Failure("draining", "x" * 100_000), again=True)
@@ -112,11 +113,6 @@ async def opened(limits: FrontLimits) -> AsyncIterator[tuple[Gateway, Front]]:
         await front.close(0)
 
 
-def descriptors() -> int:
-    """Count this process's open descriptors."""
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 async def deaf_peer(port: int) -> socket.socket:
     """Upgrade by hand with a tiny receive buffer, and read nothing but the reply's first byte."""
     peer = socket.socket()
@@ -137,7 +133,7 @@ LIMITS = FrontLimits(
 async def test_closing_a_peer_that_does_not_read_ends(eventually: Eventually) -> None:
     """The close returns, what was being sent fails, and neither task nor descriptor is left."""
     async with opened(LIMITS) as (gateway, front):
-        before, tasks = descriptors(), len(asyncio.all_tasks())
+        before, tasks = settled_descriptors(), len(asyncio.all_tasks())
         peer = await deaf_peer(front.port)
         await eventually(lambda: bool(gateway.made))
         assert front.connections == 1
@@ -146,13 +142,13 @@ async def test_closing_a_peer_that_does_not_read_ends(eventually: Eventually) ->
         await eventually(lambda: front.connections == 0, within_s=2)
         assert [failure.reason for failure in gateway.failures] == ["node_lost"]
         peer.close()
-        assert descriptors() == before
+        assert psutil.Process().num_fds() == before
         assert len(asyncio.all_tasks()) == tasks
 
 
 async def test_closing_the_front_ends_a_peer_that_does_not_read(eventually: Eventually) -> None:
     """The whole front ends in time, whatever its peers do."""
-    before = descriptors()
+    before = settled_descriptors()
     async with opened(LIMITS) as (gateway, front):
         peer = await deaf_peer(front.port)
         await eventually(lambda: bool(gateway.made))
@@ -162,7 +158,7 @@ async def test_closing_the_front_ends_a_peer_that_does_not_read(eventually: Even
         assert front.connections == 0
         peer.close()
     await asyncio.sleep(0)
-    assert descriptors() == before
+    assert psutil.Process().num_fds() == before
 
 
 async def test_a_peer_that_leaves_ends_a_send(eventually: Eventually) -> None:
