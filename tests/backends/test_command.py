@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from roost.errors import RoostError
 from roost.testing.conformance import Subject, examine, failed, table
 from tests.backends.subjects import compiled, rewrite, runner
-from tests.children import living
+from tests.children import children, living
 from tests.recorded import differing
 
 CLAIMED = ("concurrent_streams", "cancel", "exact_token_count", "replay")
@@ -70,6 +72,17 @@ async def test_a_runner_that_does_not_begin_well_is_told(
     program = f"import sys; print({said!r}, flush=True); sys.stdin.read(20)"
     message = await load_failure(runner(tmp_path, sys.executable, "-S", "-c", program))
     assert what in message
+
+
+async def test_the_last_words_of_a_runner_are_not_overtaken_by_its_end(tmp_path: Path) -> None:
+    """It says what it lacks and is gone, both before this process has come to listen."""
+    said = f'{HELLO}\n{{"type": "broken", "message": "No phi here."}}'
+    program = runner(tmp_path, sys.executable, "-S", "-c", f"print({said!r})")
+    failing = asyncio.create_task(load_failure(program))
+    await asyncio.sleep(0)
+    (shim,) = children()
+    os.waitid(os.P_PID, shim.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop is to stand
+    assert "No phi here." in await failing
 
 
 async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:

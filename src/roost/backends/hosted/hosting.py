@@ -94,8 +94,9 @@ async def _begun(
             ours.close()
             raise
     link = HostLink(child, on_progress, renderer.abandon if renderer else None, guest.spelling)
-    child.on_death(link.on_death)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
+    # Only now: who says something and ends at once is heard, and it has to be here for that.
+    child.on_death(link.on_death)
     return link
 
 

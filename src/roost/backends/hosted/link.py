@@ -8,6 +8,8 @@ afterwards could be believed, and everybody else's runtime is another process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import TypeAlias, cast
@@ -49,6 +51,9 @@ UNREAD_MAX = 256
 
 UNSENT_MAX_BYTES = 128 * 1024 * 1024
 """Orders that wait for a child that does not read; more than any number of honest prompts."""
+
+LAST_READS, LAST_READ_BYTES = 16, 64 * 1024
+"""The last words of a child that has ended: no socket holds more of them."""
 
 Answered: TypeAlias = Tokenized | Embedded | Refused
 """What may be answered to a question."""
@@ -149,7 +154,8 @@ class HostLink(asyncio.Protocol):
         self._on_progress = on_progress
         self._at_end = at_end
         self._part = 0.0
-        self._cause = "it ended unexpectedly"
+        self._cause = ""
+        self._over = False
         self._spelling = spelling
         self._splitter = spelling.splitter()
         self._socket: asyncio.Transport | None = None
@@ -177,8 +183,8 @@ class HostLink(asyncio.Protocol):
 
     def condemn(self, cause: str) -> None:
         """Kill the child and say why; its streams are told when the kernel says it is gone."""
-        if not self.ended:
-            self._cause = cause
+        if not self._over:
+            self._cause = self._cause or cause
         self.child.kill()
 
     def progress(self, part: float) -> None:
@@ -189,6 +195,9 @@ class HostLink(asyncio.Protocol):
 
     def on_death(self) -> None:
         """The process has ended: tell everybody who waits for a word of it."""
+        if not (self._cause or self.stopping):
+            self._hear_out()
+        self._over = True
         failure = self.failure()
         if not self.loaded.done():
             reason = "out_of_memory" if self.child.was_killed else "load_failed"
@@ -206,12 +215,26 @@ class HostLink(asyncio.Protocol):
         if self._at_end:
             self._at_end()
 
+    def _hear_out(self) -> None:
+        """Take what it wrote before its end, which may be noticed first where both are there."""
+        ours = self._socket.get_extra_info("socket") if self._socket else None
+        if ours is None:
+            return
+        with contextlib.suppress(OSError):
+            for _ in range(LAST_READS):
+                if not (data := os.read(ours.fileno(), LAST_READ_BYTES)):
+                    return
+                self.data_received(data)
+
     def failure(self) -> Failure:
         """Say why nothing more comes of it."""
         what = (
-            "The runtime has ended." if self.stopping else f"The runtime has ended: {self._cause}."
+            "The runtime has ended." if self.stopping else f"The runtime has ended: {self._why()}."
         )
         return Failure("runtime_died", what)
+
+    def _why(self) -> str:
+        return self._cause or "it ended unexpectedly"
 
     def send(self, order: Order) -> None:
         """Write an order, unless nobody is there to read it."""
@@ -319,7 +342,7 @@ class HostLink(asyncio.Protocol):
 
     def _why_not_loaded(self) -> str:
         status = self.child.status
-        return f"The runtime ended while it loaded the model: {self._cause} (status {status})."
+        return f"The runtime ended while it loaded the model: {self._why()} (status {status})."
 
 
 def _run(number: int, prepared: Prepared, use: SlotUse) -> Run:
