@@ -149,7 +149,7 @@ async def test_term_is_forwarded(log: Path, eventually: Eventually) -> None:
     """A polite end is the program's own: it gets one TERM and chooses its status."""
     child = await start(python(POLITE, log))
     await up(child, eventually)
-    await child.terminate(5.0)
+    await child.terminate(60.0)
     assert child.status == 7
 
 
@@ -157,7 +157,7 @@ async def test_the_signal_that_ended_it_is_told(log: Path, eventually: Eventuall
     """A program ended by a signal has 128 + its number as status, as in a shell."""
     child = await start(python(f"import time; {WAIT}", log))
     await up(child, eventually)
-    await child.terminate(5.0)
+    await child.terminate(60.0)
     assert child.status == 128 + signal.SIGTERM
 
 

@@ -160,7 +160,7 @@ async def test_a_stuck_call_is_ended_and_nobody_else_is(
     tmp_path: Path, eventually: Eventually
 ) -> None:
     """A step that never ends is killed when it is left; another model's runtime notices nothing."""
-    stuck = set_so(toy(tmp_path, stuck_after=3), release_timeout_s=1.0)
+    stuck = set_so(toy(tmp_path, stuck_after=3), release_timeout_s=3.0)
     well = Subject(stuck.backend, stuck.key, other_manifest(tmp_path), settings_in(tmp_path))
     async with started(stuck) as ill, started(well) as healthy:
         with pytest.raises(RoostError, match="did not become free in time"):

@@ -39,10 +39,16 @@ def ignore(_part: float) -> None:
 
 
 async def start(
-    folder: Path, manifest: Manifest | None = None, *, ctx: int = 1024, path: Path = FAKE
+    folder: Path,
+    manifest: Manifest | None = None,
+    *,
+    ctx: int = 1024,
+    path: Path = FAKE,
+    release_timeout_s: float = 60.0,
 ) -> LlamaRuntime:
     """Start the fake server; whoever starts it stops it."""
-    settings = msgspec.structs.replace(settings_in(folder, 0.4), start_timeout_s=60.0)
+    settings = settings_in(folder, release_timeout_s)
+    settings = msgspec.structs.replace(settings, start_timeout_s=60.0)
     key = key_of("llama_server", ctx=ctx, batch=64)
     return await LlamaServer(str(path)).start(
         key, manifest or fake_manifest(folder), settings, ignore
@@ -267,13 +273,16 @@ async def test_death_between_requests(tmp_path: Path, eventually: Eventually) ->
 
 async def test_a_slot_that_stays_taken_is_an_error(tmp_path: Path) -> None:
     """A server that hangs does not hang us: the block raises after the release timeout."""
-    async with running(tmp_path) as runtime:
+    runtime = await start(tmp_path, release_timeout_s=0.4)
+    try:
         prepared = await runtime.prepare(GenerateRequest(MODEL, TextPrompt("ab @fault hang 2")))
         with pytest.raises(RoostError, match="did not become free") as caught:
             await _leave_at_first_text(runtime, prepared)
         assert caught.value.failure.reason == "runtime_error"
         assert (await runtime.telemetry()).live == 0
         assert text_of(await run(runtime, "other slot", slot=1)) == "other slot"
+    finally:
+        await runtime.stop(2.0)
 
 
 async def test_a_slot_has_one_answer(tmp_path: Path) -> None:

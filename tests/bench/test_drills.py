@@ -133,7 +133,7 @@ def test_ties_by_order_all_go_to_the_first_server() -> None:
 async def test_a_closed_loop_asks_one_after_the_other() -> None:
     """So many clients, and never more at a time."""
     async with server(BUSY) as port:
-        answers = await closed_loop(lambda _n: Chat(port, "m", "hello"), 2, 0.05)
+        answers = await closed_loop(lambda _n: Chat(port, "m", "hello"), 2, 0.2)
     ordered = sorted(answers, key=lambda answer: answer.due_s)
     assert len(ordered) >= 4
     for earlier, third in zip(ordered, ordered[2:], strict=False):

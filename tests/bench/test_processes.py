@@ -47,7 +47,9 @@ def test_the_memory_of_a_process_is_counted_in_bytes() -> None:
     with spawned([sys.executable, "-c", SLEEP]) as child:
         assert child.stdout
         assert child.stdout.readline() == "up\n"
-        assert rss_bytes(child.pid) == pytest.approx(psutil.Process(child.pid).memory_info().rss)
+        # It may take or give back a page between the two looks.
+        counted = psutil.Process(child.pid).memory_info().rss
+        assert rss_bytes(child.pid) == pytest.approx(counted, rel=0.1)
         child.kill()
     assert rss_bytes(child.pid) == 0
 

@@ -30,7 +30,7 @@ from tests.conftest import Eventually
 from tests.node.gateway import TestGateway
 
 pytestmark = pytest.mark.slow
-QUICK = PaceSettings(stall_s=0.6, stall_floor_s=0.6)
+QUICK = PaceSettings(stall_s=2.0, stall_floor_s=2.0)
 
 
 class Rig:
@@ -91,16 +91,16 @@ async def test_a_stopped_server_is_noticed_while_it_answers(
     """SIGSTOP in mid-stream: the stream fails, and the next request gets another server."""
     async with _rig(tmp_path) as rig:
         one = rig.gateway.ask("word " * 150, model=MODEL)
-        await eventually(lambda: len(rig.gateway.events[one]) > 30, within_s=10.0)
+        await eventually(lambda: len(rig.gateway.events[one]) > 30)
         for process in _server_processes():
             os.kill(process.pid, signal.SIGSTOP)
-        await eventually(lambda: rig.gateway.all_released(one), within_s=10.0)
+        await eventually(lambda: rig.gateway.all_released(one))
         failed = rig.gateway.events[one][-1]
         assert isinstance(failed, Failed)
         assert failed.failure.reason == "runtime_died"
         assert rig.stalls() == 1
         two = rig.gateway.ask("hello", model=MODEL)
-        await eventually(lambda: rig.gateway.all_released(two), within_s=10.0)
+        await eventually(lambda: rig.gateway.all_released(two))
         assert rig.gateway.refused == {}
         assert len(rig.started) == 2
 
@@ -111,11 +111,11 @@ async def test_a_server_that_was_stopped_while_idle_costs_no_request(
     """It cannot even tokenise: the request waits for the next server and is answered."""
     async with _rig(tmp_path) as rig:
         one = rig.gateway.ask("hello", model=MODEL)
-        await eventually(lambda: rig.gateway.all_released(one), within_s=10.0)
+        await eventually(lambda: rig.gateway.all_released(one))
         for process in _server_processes():
             os.kill(process.pid, signal.SIGSTOP)
         two = rig.gateway.ask("hello", model=MODEL)
-        await eventually(lambda: rig.gateway.all_released(two), within_s=10.0)
+        await eventually(lambda: rig.gateway.all_released(two))
         assert rig.gateway.refused == {}
         assert rig.stalls() == 1
         assert len(rig.started) == 2
@@ -127,7 +127,7 @@ async def test_a_server_that_never_gets_on_with_its_load_is_called_off(
     """It lives and answers that it is loading: who waits is told, and no process is left."""
     async with _rig(tmp_path, PaceSettings(load_stall_s=1.0), load_s=3600.0) as rig:
         one = rig.gateway.ask("hello", model=MODEL)
-        await eventually(lambda: rig.gateway.all_released(one), within_s=10.0)
+        await eventually(lambda: rig.gateway.all_released(one))
         assert rig.gateway.refused[one].reason == "load_failed"
         assert "got no further" in rig.gateway.refused[one].message
         assert rig.stalls() == 1

@@ -43,7 +43,7 @@ async def test_12_two_requests_run_while_a_state_operation_is_kept_out(tmp_path:
     async with node_of(launch, [MODEL], how, slots=2, keep=keep) as law:
         prompts = [f"@gate {name} " * 8 for name in ("one", "two")]
         held = [law.gateway.ask(p, model=MODEL, tenant=p) for p in prompts]
-        await until(lambda: said_of(tmp_path).count("held") == 2, within_s=20.0)
+        await until(lambda: said_of(tmp_path).count("held") == 2)
         before = len(said_of(tmp_path))
         third = law.gateway.ask("three " * 8, model=MODEL, tenant="three")
         await until(lambda: said_of(tmp_path)[before:] == ["tokenize"])
@@ -77,7 +77,7 @@ async def test_e15_a_save_waits_for_its_slot_alone(tmp_path: Path) -> None:
     async with node_of(launch, [MODEL], how, slots=2, keep=keep) as law:
         gateway = law.gateway
         held = gateway.ask("@gate one " * 8, model=MODEL, tenant="one")
-        await until(lambda: "held" in said_of(tmp_path), within_s=20.0)
+        await until(lambda: "held" in said_of(tmp_path))
         other = gateway.ask("two " * 8, model=MODEL, tenant="two")
         await law.released(other)
         gateway.order_states("list", "list")

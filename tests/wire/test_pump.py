@@ -35,7 +35,7 @@ from roost.wire.pump import Pump, PumpSettings
 HELLO = Hello(VERSION, NodeId("n"), "n", "i", "roost")
 BYE = Failure("draining", "shutting down")
 STATUS = Status(0, NodeStatus((), (), 0, 4))
-QUICK = LinkSettings(ping_s=0.01, dead_s=0.1, greeting_s=0.1)
+QUICK = LinkSettings(ping_s=0.01, dead_s=1.0)
 CALM = LinkSettings()
 Eventually = Callable[..., Awaitable[None]]
 
@@ -62,6 +62,7 @@ def _gateway_pump(
     return Pump(end, connection, deliver, PumpSettings(queue_max=8, flush_s=0.05), time.monotonic)
 
 
+@pytest.mark.slow
 async def test_two_pumps_make_a_link(eventually: Eventually) -> None:
     """They greet, stay alive past `dead_s` on pings alone, and part with the reason given."""
     near, far = memory_pair()
@@ -72,7 +73,7 @@ async def test_two_pumps_make_a_link(eventually: Eventually) -> None:
         ends = [group.create_task(node.run()), group.create_task(gateway.run())]
         await eventually(lambda: bool(to_node))
         node.post(STATUS)
-        until = time.monotonic() + 2 * QUICK.dead_s
+        until = time.monotonic() + 1.5 * QUICK.dead_s
         await eventually(lambda: time.monotonic() > until)
         assert not any(task.done() for task in ends)
         gateway.post(Goodbye(BYE, again=False))
@@ -185,7 +186,7 @@ async def test_a_lost_connection_ends_the_run() -> None:
 async def test_a_silent_peer_is_given_up() -> None:
     """A peer that neither reads nor writes is dropped after the greeting time."""
     near, far = memory_pair()
-    close = await _node_pump(near, QUICK, []).run()
+    close = await _node_pump(near, LinkSettings(greeting_s=0.1), []).run()
     assert close.failure.reason == "node_lost"
     assert await far.receive() == HELLO
     assert await far.receive() is None

@@ -40,7 +40,8 @@ async def test_times_are_those_of_the_script() -> None:
     truth = [b - a for a, b in pairwise(written)]
     assert len(sample.gaps_s) == 29
     assert abs(median(sample.gaps_s) - median(truth)) < TOLERATED_S
-    assert sum(sample.gaps_s) >= 28 * 0.01
+    # A first word that is read late makes the gap behind it shorter, and the last no earlier.
+    assert sample.ttft_s + sum(sample.gaps_s) >= 0.1 + 29 * 0.01 - 1e-6
     assert sample.e2e_s >= sample.ttft_s + sum(sample.gaps_s) - 1e-9
 
 

@@ -26,6 +26,9 @@ from tests.gateway.front.asgi_kit import (
     wait_gone,
 )
 
+AT_ONCE_S = 20.0
+"""For what follows at once, on however loaded a machine; no limit of a front ends before it."""
+
 GET = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from roost.gateway.front.limits import FrontLimits
 from tests.conftest import Eventually
-from tests.gateway.front.conftest import GET, World, opened
+from tests.gateway.front.conftest import AT_ONCE_S, GET, World, opened
 
 HOST = b"Host: localhost\r\n"
 POST = b"POST /echo HTTP/1.1\r\n" + HOST
@@ -223,18 +223,20 @@ async def test_slow_body_is_closed_with_408() -> None:
         assert world.seen.bodies == []
 
 
+@pytest.mark.slow
 async def test_idle_connection_is_closed_silently() -> None:
     """A connection with nothing to say is closed without a reply nobody asked for."""
-    async with opened(FrontLimits(head_s=0.1, idle_s=0.1, sweep_s=0.02)) as world:
+    async with opened(FrontLimits(head_s=0.8, idle_s=0.1, sweep_s=0.02)) as world:
         fresh, used = await world.client(), await world.client()
         assert (await used.ask(GET)).status == 200
         assert await fresh.closed() == b""
         assert await used.closed() == b""
 
 
+@pytest.mark.slow
 async def test_kept_connection_outlives_the_deadline_of_heads(eventually: Eventually) -> None:
     """A proxy that keeps connections for a minute must not lose a request to our close."""
-    async with opened(FrontLimits(head_s=0.1, idle_s=5, sweep_s=0.02)) as world:
+    async with opened(FrontLimits(head_s=0.8, idle_s=60, sweep_s=0.02)) as world:
         fresh, used = await world.client(), await world.client()
         assert (await used.ask(GET)).status == 200
         assert await fresh.closed() == b""
@@ -242,14 +244,15 @@ async def test_kept_connection_outlives_the_deadline_of_heads(eventually: Eventu
         assert (await used.ask(GET)).status == 200
 
 
+@pytest.mark.slow
 async def test_running_reply_has_no_receipt_deadline(eventually: Eventually) -> None:
     """Deadlines bound the client's part: a reply may take its time."""
-    async with opened(FrontLimits(head_s=0.05, body_s=0.05, sweep_s=0.01)) as world:
+    async with opened(FrontLimits(head_s=0.5, body_s=0.5, sweep_s=0.01)) as world:
         client = await world.client()
         await client.send(post("/silent"))
         await world.seen.entered.wait()
         loop = asyncio.get_running_loop()
-        until = loop.time() + 0.2
+        until = loop.time() + 0.7
         await eventually(lambda: loop.time() > until)
         assert not world.seen.gone.is_set()
         assert world.front.busy == 1
@@ -294,7 +297,7 @@ async def test_leaving_client_is_noticed(world: World, path: str) -> None:
     await client.send(post(path))
     await world.seen.entered.wait()
     client.close()
-    await asyncio.wait_for(world.seen.gone.wait(), 1)
+    await asyncio.wait_for(world.seen.gone.wait(), AT_ONCE_S)
 
 
 async def test_reset_is_noticed(world: World) -> None:
@@ -305,7 +308,7 @@ async def test_reset_is_noticed(world: World) -> None:
     raw = client.writer.get_extra_info("socket")
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     client.writer.transport.abort()
-    await asyncio.wait_for(world.seen.gone.wait(), 1)
+    await asyncio.wait_for(world.seen.gone.wait(), AT_ONCE_S)
 
 
 async def test_leaving_in_mid_body_is_noticed(world: World, eventually: Eventually) -> None:
@@ -328,7 +331,7 @@ async def test_reader_that_stops_reading_stops_the_producer(eventually: Eventual
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]  # noqa: SLF001
         await client.send(post("/endless"))
         await world.seen.entered.wait()
-        await asyncio.wait_for(world.seen.gone.wait(), 5)
+        await asyncio.wait_for(world.seen.gone.wait(), AT_ONCE_S)
         assert world.seen.pieces < 8000
 
 

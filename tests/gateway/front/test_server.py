@@ -16,7 +16,7 @@ from roost.gateway.front.server import check_certificate, open_front
 from roost.store.credentials.certificate import Certificate, own_certificate
 from roost.store.home import Home
 from tests.gateway.front.asgi_kit import send_json
-from tests.gateway.front.conftest import GET, Client, opened
+from tests.gateway.front.conftest import AT_ONCE_S, GET, Client, opened
 from tests.gateway.front.test_protocol import post
 
 
@@ -106,7 +106,7 @@ async def test_limits_change_while_it_listens() -> None:
 
 
 async def _scenario() -> None:
-    async with opened(FrontLimits(head_s=0.2, sweep_s=0.02)) as world:
+    async with opened(FrontLimits(head_s=0.8, sweep_s=0.02)) as world:
         client = await world.client()
         await client.send(GET + post("/v1/chat/completions"))
         assert (await client.reply()).status == 200
@@ -115,7 +115,7 @@ async def _scenario() -> None:
         await leaving.send(post("/endless"))
         await world.seen.entered.wait()
         leaving.close()
-        await asyncio.wait_for(world.seen.gone.wait(), 1)
+        await asyncio.wait_for(world.seen.gone.wait(), AT_ONCE_S)
         slow = await world.client()
         await slow.send(GET[:5])
         assert (await slow.reply()).status == 408

@@ -239,14 +239,16 @@ def get(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
-QUICK = PassageLimits(first_byte_s=5.0, idle_s=5.0, commit_after_s=5.0)
+PATIENT = PassageLimits(first_byte_s=60.0, idle_s=60.0, commit_after_s=60.0)
+AT_ONCE_S = 20.0
+"""For what follows at once, on however loaded a machine; patience would end after it."""
 
 
 @asynccontextmanager
 async def fleet(
     *servers: FakeServer,
     pool: PoolSettings | None = None,
-    passage: PassageLimits = QUICK,
+    passage: PassageLimits = PATIENT,
     authorise: Authorise = anyone,
     limits: FrontLimits | None = None,
     key: str | None = None,

@@ -14,6 +14,7 @@ from roost.gateway.upstream.passage import PassageLimits
 from tests.conftest import Eventually, until
 from tests.gateway.front.conftest import Client
 from tests.gateway.upstream.conftest import (
+    AT_ONCE_S,
     BODY,
     DONE,
     EVENT,
@@ -252,7 +253,7 @@ async def test_leaving_client_stops_the_server(script: Script, eventually: Event
         await client.send(chat())
         await eventually(lambda: world.in_flight == 1 and len(server.asked) == 1)
         client.close()
-        await asyncio.wait_for(server.gone.wait(), 1)
+        await asyncio.wait_for(server.gone.wait(), AT_ONCE_S)
         await eventually(lambda: world.in_flight == 0)
         server.script = answer
         assert (await world.ask(chat())).status == 200
@@ -282,7 +283,8 @@ async def test_neighbour_is_not_disturbed(eventually: Eventually) -> None:
 @pytest.mark.parametrize("script", [hang, hang_after_event])
 async def test_silent_server_is_given_up(script: Script) -> None:
     """A server without progress is cut after its time, and not asked to do the work twice."""
-    limits = PassageLimits(first_byte_s=0.1, idle_s=0.1, commit_after_s=5)
+    first_byte_s = 0.1 if script is hang else 60.0
+    limits = PassageLimits(first_byte_s, idle_s=0.1, commit_after_s=60.0)
     servers = FakeServer(script), FakeServer(script)
     async with fleet(*servers, passage=limits) as world:
         client = await world.client()
@@ -416,7 +418,7 @@ async def _on_any_loop() -> None:
         await client.send(chat())
         await client.head()
         client.close()
-        await asyncio.wait_for(server.gone.wait(), 2)
+        await asyncio.wait_for(server.gone.wait(), AT_ONCE_S)
         await until(lambda: world.in_flight == 0)
         await server.kill()
         await until(lambda: world.view.servers[0].health == "unhealthy")

@@ -11,6 +11,7 @@ import pytest
 from roost.fleet.upstream.pool import PoolSettings
 from tests.conftest import Eventually, until
 from tests.gateway.upstream.conftest import (
+    AT_ONCE_S,
     BODY,
     EVENT,
     STREAM,
@@ -48,28 +49,30 @@ async def test_nothing_in_time_is_a_504() -> None:
         reply = await world.ask(chat(x_roost_timeout_ms="80"))
         assert (reply.status, reply.error["code"]) == (504, "deadline")
         assert 0.08 <= time.monotonic() - started < 30
-        await asyncio.wait_for(server.gone.wait(), 1)
+        await asyncio.wait_for(server.gone.wait(), AT_ONCE_S)
         assert world.in_flight == 0
         assert world.view.servers[0].health == "healthy"
         assert ended(world, "deadline")
 
 
+@pytest.mark.slow
 async def test_a_begun_stream_ends_with_an_error_event() -> None:
     """What has arrived stays, then one event says why there is no more."""
     server = FakeServer(hang_after_event)
     async with fleet(server) as world:
         client = await world.client()
-        await client.send(chat(x_roost_timeout_ms="80"))
+        await client.send(chat(x_roost_timeout_ms="800"))
         assert (await client.head())[0] == 200
         assert await client.chunk() == EVENT
         last = await client.chunk()
         assert last.startswith(b'data: {"error":')
         assert b'"code":"deadline"' in last
         assert await client.closed() == b""
-        await asyncio.wait_for(server.gone.wait(), 1)
+        await asyncio.wait_for(server.gone.wait(), AT_ONCE_S)
         assert world.in_flight == 0
 
 
+@pytest.mark.slow
 async def test_a_stream_that_goes_on_is_ended_too() -> None:
     """Progress does not move the deadline."""
 
@@ -83,9 +86,9 @@ async def test_a_stream_that_goes_on_is_ended_too() -> None:
     server = FakeServer(tick)
     async with fleet(server) as world:
         client = await world.client()
-        await client.send(chat(x_roost_timeout_ms="150"))
+        await client.send(chat(x_roost_timeout_ms="800"))
         assert b'"code":"deadline"' in await client.closed()
-        await asyncio.wait_for(server.gone.wait(), 1)
+        await asyncio.wait_for(server.gone.wait(), AT_ONCE_S)
 
 
 async def test_waiting_for_a_place_counts(eventually: Eventually) -> None:
@@ -138,19 +141,21 @@ async def test_a_limit_in_the_body_is_not_ours() -> None:
         assert (reply.status, reply.body, server.asked[0].body) == (200, BODY, body)
 
 
+@pytest.mark.slow
 async def test_an_answer_in_time_is_whole_and_its_deadline_forgotten() -> None:
     """A deadline that passes after the end changes nothing, also for the list of models."""
     server = FakeServer()
     async with fleet(server) as world:
         client = await world.client()
-        assert (await client.ask(chat(x_roost_timeout_ms="40"))).body == BODY
-        await passed(0.06)
+        assert (await client.ask(chat(x_roost_timeout_ms="800"))).body == BODY
+        await passed(0.9)
         assert (await client.ask(chat())).body == BODY
         server.script = hang
         limited = get("/v1/models").replace(b"\r\n\r\n", b"\r\nx-roost-timeout-ms: 50\r\n\r\n")
         assert (await world.ask(limited)).status == 504
 
 
+@pytest.mark.slow
 async def test_a_large_body_on_its_way_is_broken_off() -> None:
     """What has begun as a body of known length ends short, so that the client can see it."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n"
@@ -161,7 +166,7 @@ async def test_a_large_body_on_its_way_is_broken_off() -> None:
 
     async with fleet(FakeServer(part)) as world:
         client = await world.client()
-        await client.send(chat(x_roost_timeout_ms="300"))
+        await client.send(chat(x_roost_timeout_ms="1500"))
         status, headers = await client.head()
         assert (status, headers["content-length"]) == (200, "3000000")
         assert len(await client.closed()) == 2_000_000
