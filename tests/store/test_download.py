@@ -147,10 +147,11 @@ def test_a_digest_named_once_is_checked_at_the_end(hub: Hub, part: Path) -> None
     assert hub.ranges() == [None, "bytes=100000-"]
 
 
+@pytest.mark.slow
 def test_a_silent_server_is_left_and_asked_again(hub: Hub, part: Path) -> None:
     """A connection that says nothing for too long is given up; the next one brings the rest."""
     hub.pages["/f"] = Page(BODY, cuts=[100_000], stalls=True)
-    limits = Limits(silence_s=0.05, attempts=2, pause_s=0.001)
+    limits = Limits(silence_s=0.8, attempts=2, pause_s=0.001)
     assert fetch(Want(f"{hub.url}/f"), part, limits) == Got(SHA, len(BODY))
     assert hub.ranges() == [None, "bytes=100000-"]
 

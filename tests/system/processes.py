@@ -24,6 +24,8 @@ from tests.patience import PATIENCE_S
 # An address of this machine alone, written so that roost does not take it for one: what is said
 # beyond loopback is said here, and no other machine can hear it.
 BEYOND = "0x7f.0.0.1"
+ENDS_S = 20.0
+"""For who has nothing left to do and ends at once; what waits for its grace ends after that."""
 LISTENS = re.compile(r"roost listens on (http\S+?)(?:[;\s]|$)")
 
 

@@ -150,7 +150,8 @@ def test_a_person_talks_stops_an_answer_and_comes_back(start: Start, home: Path)
         terminal.shows("No gateway runs here")
         start(*SCRIPTED, "--port", "0").url()
         terminal.types("and now?\n")
-        terminal.shows(r"and now\?\r\nand now\?\r\n\[.*\]")
+        # At the prompt, and not between it and the answer.
+        terminal.shows(r"and now\?\r\nand now\?\r\n\[.*\]\r\n> ")
         terminal.types("\x03")
         assert terminal.ends() == 130
         assert "`roost chat 'my talk'` goes on with it" in terminal.rest

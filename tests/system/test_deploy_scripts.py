@@ -106,8 +106,9 @@ def test_health_is_a_word_and_an_exit_code(
     """
     nobody = start("health")
     assert nobody.ends() == 1
-    worker = f"127.0.0.1:{free_port()}"
-    served = start("serve", "--port", "0", "--backend", "scripted", "--worker-api", worker)
+    anywhere = ("--port", "0", "--worker-api", "127.0.0.1:0")
+    served = start("serve", "--backend", "scripted", *anywhere)
+    worker = served.wait_for(r"worker API listens on http://(\S+)")[1]
     url = served.url()
     for flags in ((), ("--ready",), ("--worker", "--worker-api", worker)):
         asked = start("health", *flags)

@@ -44,7 +44,7 @@ def loads(*nodes: Roost) -> int:
 @pytest.mark.usefixtures("two_models")
 def test_each_model_stays_on_its_machine(start: Start, openai: Client) -> None:
     """Requests alternate between two models, and nothing is loaded twice until one is lost."""
-    gateway = start("gateway", "--port", "0", "--link-suspect-s", "0.6", "--link-ping-s", "0.2")
+    gateway = start("gateway", "--port", "0")
     url = gateway.url()
     token = start("token", "--json")
     assert token.ends() == 0

@@ -82,7 +82,7 @@ def test_hup_reads_the_settings_again_and_is_never_too_early(start: Start, home:
     assert not holds_back(roost.process.pid)
     for child in roost.descendants():
         # One that has ended meanwhile holds nothing back.
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, ProcessLookupError):
             assert not holds_back(child.pid)
     roost.signal(signal.SIGTERM)
     assert roost.ends() == 0

@@ -14,7 +14,7 @@ from openai import APIError, BadRequestError, NotFoundError, OpenAI
 
 from tests.store.gguf_writer import Typed, tiny
 from tests.system.conftest import MODEL, Start
-from tests.system.processes import BEYOND, Roost, fetch, gone, wait
+from tests.system.processes import BEYOND, ENDS_S, Roost, fetch, gone, wait
 
 Client = Callable[[str], OpenAI]
 SCRIPTED = ("serve", "--port", "0", "--backend", "scripted", "--ctx", "32768")
@@ -129,7 +129,7 @@ def test_a_term_lets_a_running_answer_end_and_exits_with_0(start: Start, openai:
     roost.signal(signal.SIGTERM)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text.count("tick") == 20
-    assert roost.ends(3) == 0
+    assert roost.ends(ENDS_S) == 0
 
 
 def test_an_interrupt_ends_everything_at_once_with_130(start: Start, openai: Client) -> None:
@@ -147,7 +147,7 @@ def test_an_interrupt_ends_everything_at_once_with_130(start: Start, openai: Cli
     roost.signal(signal.SIGINT)
     with pytest.raises(APIError):
         list(chunks)
-    assert roost.ends(5) == 130
+    assert roost.ends(ENDS_S) == 130
     assert gone(children)
 
 
@@ -162,10 +162,12 @@ def test_a_second_term_is_abrupt_with_143(start: Start, openai: Client) -> None:
     )
     next(iter(stream))
     roost.signal(signal.SIGTERM)
+    # Two that come before it has looked at one are one.
+    roost.wait_for("stopping")
     with pytest.raises(AssertionError):
         _ends_within(roost, 0.5)
     roost.signal(signal.SIGTERM)
-    assert roost.ends(5) == 143
+    assert roost.ends(ENDS_S) == 143
     stream.close()
 
 

@@ -86,7 +86,7 @@ def test_a_killed_server_is_one_error_event_and_the_other_goes_on(
         )
         assert answered.headers["x-roost-node"] == other
         assert answered.parse().choices[0].message.content == "still there?"
-    assert states(gateway) == {victim: "dead", other: "alive"}
+    wait(lambda: states(gateway) == {victim: "dead", other: "alive"}, "one of them is dead")
 
     port = str(urlsplit(urls[victim]).port)
     start(*SERVE, "--port", port).url()

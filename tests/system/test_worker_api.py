@@ -15,7 +15,7 @@ import pytest
 
 from tests.smollm2 import smollm2_path
 from tests.system.coordinator import Fields, Reply, Worker
-from tests.system.processes import Roost, fetch, wait
+from tests.system.processes import Roost, wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 LISTENS = r"worker API listens on (http\S+)"
@@ -54,12 +54,6 @@ def line_of(client: Worker, name: str) -> dict[str, int]:
     assert isinstance(sessions, list)
     (line,) = [line for line in sessions if line["session_id"] == name]
     return {key: value for key, value in line.items() if isinstance(value, int)}
-
-
-def busy(roost: Roost) -> int:
-    """How many slots of its node are in use."""
-    (node,) = json.loads(fetch(roost.url(), "/roost/v1/fleet"))["nodes"]
-    return sum(slot["busy"] for runtime in node["runtimes"] for slot in runtime["slots"])
 
 
 def refuses(client: Worker) -> bool:
@@ -308,9 +302,9 @@ def test_a_server_that_is_told_to_end_lets_decodes_end_and_be_read(start: Start)
         connection.sock = narrow
         connection.request("POST", "/worker/decode", '{"session_id": "said", "max_tokens": 30000}')
         reply = connection.getresponse()
-        wait(lambda: busy(roost) == 0, "the node is through with it")
+        wait(lambda: line_of(client, "said")["idle_ms"] > 0, "the node is through with it")
         running.start()
-        wait(lambda: busy(roost) == 1, "another one runs")
+        wait(lambda: line_of(client, "runs")["idle_ms"] == 0, "another one runs")
         roost.signal(signal.SIGTERM)
         running.join()
         assert heard[0].text == "abcdef"
