@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from queue import Queue
 
+import pytest
+
 from roost.core.conversation import KeptConversation
 from roost.errors import Failure
 from roost.gateway.conversations.archive import Archive, ArchiveSettings
@@ -75,9 +77,11 @@ async def recalled(archive: Archive) -> list[str]:
     return [one.content for one in told[0].messages] if told[0] else []
 
 
+@pytest.mark.slow
 async def test_what_was_given_up_is_not_kept_later(tmp_path: Path) -> None:
     """It is told as not kept; whoever says it again has said it once."""
-    async with archived(tmp_path, refused=True, wait_s=0.05) as (archive, journal, metrics):
+    # The second time the disk has to have begun within this.
+    async with archived(tmp_path, refused=True, wait_s=0.5) as (archive, journal, metrics):
         slow, told = Slow(journal), list[Failure | None]()
         archive.note(said("a", "hello", "hi"), told.append)
         await until(lambda: bool(told), what="it is given up")

@@ -240,6 +240,8 @@ def get(path: str) -> bytes:
 
 
 PATIENT = PassageLimits(first_byte_s=60.0, idle_s=60.0, commit_after_s=60.0)
+PROBE_S = 0.25
+"""Between two probes; a machine that stands still for so long makes a server unhealthy."""
 AT_ONCE_S = 20.0
 """For what follows at once, on however loaded a machine; patience would end after it."""
 
@@ -264,7 +266,7 @@ async def fleet(
         targets,
         Listener(port=0),
         limits or FrontLimits(sweep_s=0.02),
-        pool or PoolSettings(probe_s=0.05),
+        pool or PoolSettings(probe_s=PROBE_S),
         passage,
         models_s=models_s,
         tick_s=0.02,

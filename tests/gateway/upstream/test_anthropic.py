@@ -19,6 +19,7 @@ from tests.conftest import Eventually
 from tests.gateway.front.conftest import Reply
 from tests.gateway.upstream.conftest import (
     EVENT,
+    PROBE_S,
     STREAM,
     FakeServer,
     chat,
@@ -30,7 +31,7 @@ from tests.gateway.upstream.conftest import (
 )
 
 PATH = "/v1/messages"
-ONE = PoolSettings(max_in_flight=1, probe_s=0.05)
+ONE = PoolSettings(max_in_flight=1, probe_s=PROBE_S)
 
 
 def told(reply: Reply) -> tuple[int, str]:
@@ -120,7 +121,7 @@ async def test_refusals_of_the_front() -> None:
 async def test_failures_of_servers() -> None:
     """Nobody reachable is 502, silence beyond the limit 504."""
     server = FakeServer(writing(cut=True))
-    async with fleet(server, pool=PoolSettings(probe_s=0.05)) as world:
+    async with fleet(server, pool=PoolSettings(probe_s=PROBE_S)) as world:
         assert told(await world.ask(chat(path=PATH))) == (502, "api_error")
     async with fleet(FakeServer(hang)) as world:
         late = await world.ask(chat(path=PATH, x_roost_timeout_ms="50"))

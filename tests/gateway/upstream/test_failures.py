@@ -18,6 +18,7 @@ from tests.gateway.upstream.conftest import (
     BODY,
     DONE,
     EVENT,
+    PROBE_S,
     STREAM,
     FakeServer,
     Script,
@@ -34,7 +35,7 @@ from tests.gateway.upstream.conftest import (
 )
 
 Writer = asyncio.StreamWriter
-ONE = PoolSettings(max_in_flight=1, probe_s=0.05)
+ONE = PoolSettings(max_in_flight=1, probe_s=PROBE_S)
 
 
 async def test_nobody_healthy_is_503() -> None:

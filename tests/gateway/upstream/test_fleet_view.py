@@ -11,7 +11,7 @@ from roost.fleet.upstream.pool import PoolSettings
 from roost.fleet.watching.views import NodeView
 from roost.gateway.upstream.fleet_view import UpstreamFleet, fleet_view
 from tests.conftest import Eventually
-from tests.gateway.upstream.conftest import FakeServer, chat, fleet, get, hang
+from tests.gateway.upstream.conftest import PROBE_S, FakeServer, chat, fleet, get, hang
 
 FLEET = "/roost/v1/fleet"
 
@@ -50,7 +50,7 @@ def test_health_is_told_in_the_states_of_a_link() -> None:
 async def test_the_fleet_is_served(eventually: Eventually) -> None:
     """Nodes have every field of a fleet's node, a running request shows, and HEAD has no body."""
     well, ill = FakeServer(hang), FakeServer(healthy=False)
-    async with fleet(well, ill, pool=PoolSettings(max_in_flight=3, probe_s=0.05)) as world:
+    async with fleet(well, ill, pool=PoolSettings(max_in_flight=3, probe_s=PROBE_S)) as world:
         busy = await world.client()
         await busy.send(chat())
         await eventually(lambda: world.in_flight == 1)

@@ -15,6 +15,7 @@ from tests.gateway.upstream.conftest import (
     BODY,
     DONE,
     EVENT,
+    PROBE_S,
     FakeServer,
     answer,
     chat,
@@ -27,7 +28,7 @@ from tests.gateway.upstream.conftest import (
 )
 
 Writer = asyncio.StreamWriter
-ONE = PoolSettings(max_in_flight=1, probe_s=0.05)
+ONE = PoolSettings(max_in_flight=1, probe_s=PROBE_S)
 
 
 async def test_body_passes_unchanged() -> None:
@@ -181,7 +182,7 @@ async def test_full_is_429_with_a_hint(eventually: Eventually) -> None:
 async def test_queued_request_is_served_when_a_place_is_free(eventually: Eventually) -> None:
     """With a queue the next one waits, and goes when the first has left."""
     server = FakeServer(hang)
-    pool = PoolSettings(max_in_flight=1, queue_length=1, probe_s=0.05)
+    pool = PoolSettings(max_in_flight=1, queue_length=1, probe_s=PROBE_S)
     async with fleet(server, pool=pool) as world:
         first, second = await world.client(), await world.client()
         await first.send(chat())
@@ -198,7 +199,7 @@ async def test_queued_request_is_served_when_a_place_is_free(eventually: Eventua
 async def test_queued_client_that_leaves_is_forgotten(eventually: Eventually) -> None:
     """A request whose client left while it waited never reaches a server."""
     server = FakeServer(hang)
-    pool = PoolSettings(max_in_flight=1, queue_length=1, probe_s=0.05)
+    pool = PoolSettings(max_in_flight=1, queue_length=1, probe_s=PROBE_S)
     async with fleet(server, pool=pool) as world:
         first, second = await world.client(), await world.client()
         await first.send(chat())

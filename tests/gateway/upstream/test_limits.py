@@ -10,9 +10,9 @@ from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.access import Authorise, Fields, Principal
 from roost.gateway.upstream.gateway import UpstreamSettings
 from tests.conftest import until
-from tests.gateway.upstream.conftest import FakeServer, chat, fleet, get, hang
+from tests.gateway.upstream.conftest import PROBE_S, FakeServer, chat, fleet, get, hang
 
-MANY = PoolSettings(max_in_flight=100, probe_s=0.05)
+MANY = PoolSettings(max_in_flight=100, probe_s=PROBE_S)
 
 
 def limited(allowance: Allowance) -> Authorise:

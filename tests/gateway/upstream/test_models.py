@@ -22,6 +22,7 @@ from roost.gateway.upstream.models import (
 from tests.conftest import Eventually, until
 from tests.gateway.upstream.conftest import (
     BODY,
+    PROBE_S,
     FakeServer,
     chat,
     fleet,
@@ -31,8 +32,8 @@ from tests.gateway.upstream.conftest import (
     whole,
 )
 
-ONE = PoolSettings(max_in_flight=1, probe_s=0.05)
-MANY = PoolSettings(max_in_flight=100, probe_s=0.05)
+ONE = PoolSettings(max_in_flight=1, probe_s=PROBE_S)
+MANY = PoolSettings(max_in_flight=100, probe_s=PROBE_S)
 
 
 def asking(model: str) -> bytes:
@@ -218,7 +219,7 @@ async def test_a_server_that_hangs_on_its_list_joins_all_the_same() -> None:
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     server = FakeServer()
-    async with fleet(server, pool=PoolSettings(probe_s=0.1)) as world:
+    async with fleet(server, pool=PoolSettings(probe_s=PROBE_S)) as world:
         target = world.gateway._proxy.servers.current[0].target  # noqa: SLF001
         port = listener.sockets[0].getsockname()[1]
         moved = msgspec.structs.replace(target, port=port)

@@ -19,6 +19,7 @@ from tests.gateway.front.conftest import Client
 from tests.gateway.upstream.conftest import (
     DONE,
     EVENT,
+    PROBE_S,
     STREAM,
     Asked,
     FakeServer,
@@ -30,7 +31,7 @@ from tests.gateway.upstream.conftest import (
 )
 
 SERVERS, PLACES = 2, 3
-POOL = PoolSettings(max_in_flight=PLACES, queue_length=6, queue_wait_s=0.2, probe_s=0.02)
+POOL = PoolSettings(max_in_flight=PLACES, queue_length=6, queue_wait_s=0.2, probe_s=PROBE_S)
 LIMITS = FrontLimits(sweep_s=0.02, head_s=0.3, body_s=0.3, write_s=0.3, linger_s=0.1)
 PASSAGE = PassageLimits(first_byte_s=60, idle_s=60, commit_after_s=0.05)
 """Patience that no test has: what only time would end is found."""

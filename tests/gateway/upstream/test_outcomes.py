@@ -15,6 +15,7 @@ from tests.conftest import Eventually, until
 from tests.gateway.upstream.conftest import (
     DONE,
     EVENT,
+    PROBE_S,
     STREAM,
     FakeServer,
     Fleet,
@@ -74,7 +75,7 @@ async def test_answers_are_counted_in_the_fleets_words(script: Script, outcome: 
 
 async def test_a_full_pool_is_rejected(eventually: Eventually) -> None:
     """Who finds no place, and who leaves, are counted apart from failures."""
-    pool = PoolSettings(max_in_flight=1, probe_s=0.05)
+    pool = PoolSettings(max_in_flight=1, probe_s=PROBE_S)
     async with fleet(FakeServer(hang), pool=pool) as world:
         busy = await world.client()
         await busy.send(chat())

@@ -13,9 +13,9 @@ from roost.errors import Failure
 from roost.fleet.upstream.pool import PoolSettings
 from roost.gateway.front.access import Fields, Principal, presented_key
 from tests.conftest import Eventually
-from tests.gateway.upstream.conftest import FakeServer, answer, chat, fleet, hang
+from tests.gateway.upstream.conftest import PROBE_S, FakeServer, answer, chat, fleet, hang
 
-POOL = PoolSettings(max_in_flight=8, probe_s=0.05)
+POOL = PoolSettings(max_in_flight=8, probe_s=PROBE_S)
 
 
 def by_name(fields: Fields) -> Principal | Failure:

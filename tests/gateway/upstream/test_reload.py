@@ -11,6 +11,7 @@ from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import (
     DONE,
     EVENT,
+    PROBE_S,
     FakeServer,
     Fleet,
     answer,
@@ -22,7 +23,7 @@ from tests.gateway.upstream.conftest import (
     stream,
 )
 
-ONE = PoolSettings(max_in_flight=1, probe_s=0.05)
+ONE = PoolSettings(max_in_flight=1, probe_s=PROBE_S)
 
 
 def target(name: str, server: FakeServer, key: str | None = None) -> Target:
@@ -101,7 +102,7 @@ async def test_another_server_under_the_same_name(eventually: Eventually) -> Non
     """What runs ends on the old one; the new one is asked once it has proved itself."""
     old, new = FakeServer(stream), FakeServer(answer, models=("m",))
     await new.start()
-    async with fleet(old, pool=PoolSettings(max_in_flight=2, probe_s=0.05)) as world:
+    async with fleet(old, pool=PoolSettings(max_in_flight=2, probe_s=PROBE_S)) as world:
         old.script = hang_after_event
         busy = await world.client()
         await busy.send(chat())

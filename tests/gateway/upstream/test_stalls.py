@@ -11,6 +11,7 @@ from roost.fleet.upstream.pool import PoolSettings
 from tests.conftest import Eventually
 from tests.gateway.upstream.conftest import (
     EVENT,
+    PROBE_S,
     STREAM,
     FakeServer,
     Script,
@@ -23,7 +24,7 @@ from tests.gateway.upstream.conftest import (
     hang_after_event,
 )
 
-POOL = PoolSettings(max_in_flight=8, probe_s=0.05, stall_s=0.1)
+POOL = PoolSettings(max_in_flight=8, probe_s=PROBE_S, stall_s=0.1)
 
 
 def moving_on(beat: asyncio.Event) -> Script:

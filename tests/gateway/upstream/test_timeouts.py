@@ -14,6 +14,7 @@ from tests.gateway.upstream.conftest import (
     AT_ONCE_S,
     BODY,
     EVENT,
+    PROBE_S,
     STREAM,
     FakeServer,
     Fleet,
@@ -26,7 +27,7 @@ from tests.gateway.upstream.conftest import (
     writing,
 )
 
-ONE = PoolSettings(max_in_flight=1, queue_length=4, probe_s=0.05)
+ONE = PoolSettings(max_in_flight=1, queue_length=4, probe_s=PROBE_S)
 
 
 def ended(world: Fleet, outcome: str) -> bool:
