@@ -47,6 +47,7 @@ class Rig:
         folder: Path,
         keep: KeepSettings | None = None,
         ctx: int = 1024,
+        timeout_s: float = 60.0,
     ) -> None:
         self.memory, self.disk = folder / "memory", folder / "disk"
         self.ctx, self.states = ctx, True
@@ -54,7 +55,7 @@ class Rig:
         agent = Agent(
             AgentSettings("scripted", sessions=limits, max_in_flight=9), [offer(MODEL, 1)]
         )
-        keep = keep or KeepSettings(str(self.memory / "held"), str(self.disk), timeout_s=0.5)
+        keep = keep or KeepSettings(str(self.memory / "held"), str(self.disk), timeout_s)
         hello = Hello(VERSION, NodeId("node-1"), "n", "i", "roost")
         settings = LoopSettings(stop_grace_s=0.1, keep=keep)
         self.agent = agent
@@ -115,10 +116,12 @@ def files_in(root: Path) -> list[str]:
 
 
 @asynccontextmanager
-async def rig(folder: Path, limits: SessionSettings = LIMITS) -> AsyncIterator[Rig]:
+async def rig(
+    folder: Path, limits: SessionSettings = LIMITS, timeout_s: float = 60.0
+) -> AsyncIterator[Rig]:
     """Run a node; afterwards nothing of what it put aside is left."""
     async with asyncio.TaskGroup() as group:
-        made = Rig(group, limits, folder)
+        made = Rig(group, limits, folder, timeout_s=timeout_s)
         await made.gateway.is_up.wait()
         yield made
         await made.node.stop(0.0)
@@ -192,7 +195,7 @@ async def test_a_runtime_that_does_not_answer_costs_a_bounded_time(
     tmp_path: Path, eventually: Eventually
 ) -> None:
     """A slot that cannot be written in time is taken over without."""
-    async with rig(tmp_path) as node:
+    async with rig(tmp_path, timeout_s=0.5) as node:
         await node.talk("a", 2, eventually)
         states = node.runtimes[0].states
         assert states is not None
