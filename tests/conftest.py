@@ -28,6 +28,10 @@ hypothesis.settings.load_profile("roost")
 # Fakes that are programs of their own run with the Python of the tests, whatever else there is.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
+# What is asked here is on this machine, whatever proxy leads out of it.
+_ELSE = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = f"{_ELSE},127.0.0.1,localhost".strip(",")
+
 Eventually = Callable[..., Awaitable[None]]
 
 
