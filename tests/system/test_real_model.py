@@ -25,6 +25,7 @@ from openai.types.chat import (
     ChatCompletionMessageParam,
 )
 
+from tests.children import seen
 from tests.patience import PATIENCE_S
 from tests.smollm2 import smollm2_path
 from tests.system.processes import Roost, fetch, gone, send, wait
@@ -266,10 +267,11 @@ def test_a_killed_runtime_is_an_error_event_and_starts_again(served: Roost, open
     chunks = iter(stream)
     next(chunks)
     next(chunks)
-    runtime = [p for p in served.descendants() if "llama.child" in " ".join(p.cmdline())]
+    told = seen(served.descendants(), lambda one: (one, " ".join(one.cmdline())))
+    runtime = [one for one, line in told if "llama.child" in line]
     assert runtime
-    for process in runtime:
-        process.kill()
+    # The program goes with its shim, and may be gone before it is killed itself.
+    seen(runtime, psutil.Process.kill)
     with pytest.raises(APIError) as cut:
         list(chunks)
     assert cut.value.code == "runtime_died"
