@@ -21,6 +21,9 @@ from tests.backends.subjects import MODEL, toy
 from tests.children import living, seen
 from tests.conftest import Eventually
 
+EARLY_STEPS = 12
+"""Of the event loop; by then it waits for the first word of its child."""
+
 
 async def load_failure(subject: Subject, backend: Hosted | None = None) -> str:
     """Start what cannot start and give the message."""
@@ -39,6 +42,22 @@ async def test_a_missing_library_says_what_to_type(tmp_path: Path) -> None:
     assert message.startswith("Toy is not installed. Type: ")
     assert "[toy]" in message
     assert not (tmp_path / "runtime.log").exists()
+
+
+@pytest.mark.slow
+async def test_a_load_that_is_cancelled_at_any_step_leaves_nothing(tmp_path: Path) -> None:
+    """Before its child is there, while it is being reached, and after that."""
+    subject = toy(tmp_path)
+    for steps in range(EARLY_STEPS):
+        loading = asyncio.ensure_future(
+            subject.backend.start(subject.key, subject.manifest, subject.settings, lambda _: None)
+        )
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        loading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+        assert living(recursive=True) == [], f"cancelled after {steps} steps"
 
 
 @pytest.mark.slow

@@ -94,7 +94,14 @@ async def _begun(
             ours.close()
             raise
     link = HostLink(child, on_progress, renderer.abandon if renderer else None, guest.spelling)
-    await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
+    try:
+        await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
+    except BaseException:
+        # Nobody knows of the child yet.
+        ours.close()
+        child.kill()
+        await child.reaped()
+        raise
     # Only now: who says something and ends at once is heard, and it has to be here for that.
     child.on_death(link.on_death)
     return link

@@ -12,6 +12,7 @@ from roost.cli import options
 from roost.cli.chatting.answer import Answer
 from roost.cli.chatting.gateway import Gateway, Turn
 from roost.cli.chatting.lines import (
+    INTERRUPTED,
     Act,
     Choose,
     Go,
@@ -95,7 +96,13 @@ class Chat:
         """Begin, and do what the lines say; returns the exit code."""
         code = self._perform(self._begin())
         while code is None:
-            code = self._perform(self._next())
+            try:
+                code = self._perform(self._next())
+            except KeyboardInterrupt:
+                # Between an answer and the prompt, where nobody can aim.
+                self._terminal.end_line()
+                self._lines.on_answered(failed=False)
+                code = None if self._terminal.watched else INTERRUPTED
         if self._kept and self._terminal.watched:
             self._terminal.tell(left(self._name))
         return code
