@@ -4,19 +4,19 @@ A conversation comes with every turn anew, longer by a message or two, and a tok
 it. Tokenisers cut a text at control tokens before they do anything else, so what lies between the
 control tokens of a template has the same tokens wherever it stands: a message has to be read once.
 
-What is remembered is remembered of its owner, and told to nobody else, not even by the time that an
-answer takes. All owners share one room: who asks for much pushes out what others have asked.
+What is remembered is remembered of its owner, and told to nobody else (`latest`).
 """
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain
 from typing import TypeAlias
+
+from roost.backends.rendering.latest import Latest
 
 Unit: TypeAlias = tuple[str, ...]
 """Texts that follow each other and are tokenised one by one; only the first begins with a mark."""
@@ -35,29 +35,22 @@ class Remembered:
     def __init__(self, marks: Mapping[str, int], max_bytes: int = MAX_BYTES) -> None:
         self._ids = frozenset(marks.values())
         self._cuts = re.compile("|".join(f"(?={re.escape(mark)})" for mark in marks))
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._known: OrderedDict[Key, array[int]] = OrderedDict()
+        self._known: Latest[array[int]] = Latest(max_bytes, _size)
 
     def recall(self, owner: str, pieces: Sequence[str]) -> Recall:
         """Look up what is known of a prompt of this owner, in the pieces that a renderer gives."""
         units = list(self._units(pieces))
         keys = [(owner, _digest(unit)) for unit in units]
-        return Recall(self, units, keys, [self._get(key) for key in keys])
+        return Recall(self, units, keys, [self._known.get(*key) for key in keys])
 
     def forget(self, owner: str) -> None:
         """Remember nothing of this owner."""
-        for key in [key for key in self._known if key[0] == owner]:
-            self._bytes -= _size(self._known.pop(key))
+        self._known.forget(owner)
 
     def learn(self, keys: Iterable[Key], found: Iterable[array[int]]) -> None:
         """Remember the tokens of units; the longest unused give way."""
         for key, tokens in zip(keys, found, strict=True):
-            old = self._known.pop(key, None)
-            self._bytes += _size(tokens) - (0 if old is None else _size(old))
-            self._known[key] = tokens
-        while self._bytes > self._max_bytes:
-            self._bytes -= _size(self._known.popitem(last=False)[1])
+            self._known.keep(*key, tokens)
 
     def parted(self, tokens: Sequence[int], units: Sequence[Unit]) -> list[array[int]] | None:
         """Part the tokens of several units; None where it cannot be told whose they are."""
@@ -68,12 +61,6 @@ class Remembered:
             return None
         ends = [*starts[1:], len(tokens)]
         return [array("I", tokens[a:b]) for a, b in zip(starts, ends, strict=True)]
-
-    def _get(self, key: Key) -> array[int] | None:
-        found = self._known.get(key)
-        if found is not None:
-            self._known.move_to_end(key)
-        return found
 
     def _units(self, pieces: Sequence[str]) -> Iterator[Unit]:
         unit: list[str] = []

@@ -2,14 +2,14 @@
 
 A prompt is counted and then answered, answered several times, tried again, or prepared anew on its
 way to another slot: to render it takes another process each time. As with tokens (`remembered`),
-nobody is told what another owner has asked, not even by the time that it takes.
+nobody is told what another owner has asked (`latest`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from hashlib import blake2b
 
+from roost.backends.rendering.latest import Latest
 from roost.core.ids import TenantId
 from roost.text.endings import Rendered
 
@@ -28,32 +28,21 @@ class Repeats:
     """
 
     def __init__(self, most_characters: int = MOST_CHARACTERS) -> None:
-        self._most_characters = most_characters
-        self._characters = 0
-        self._known: OrderedDict[tuple[TenantId, bytes], Rendered] = OrderedDict()
+        self._largest = most_characters * LARGEST
+        self._known: Latest[Rendered] = Latest(most_characters, _size)
 
     def get(self, owner: TenantId | None, asked: bytes) -> Rendered | None:
         """Give what was kept for this question of this owner; `asked` is its digest."""
-        found = None if owner is None else self._known.get((owner, asked))
-        if owner is not None and found is not None:
-            self._known.move_to_end((owner, asked))
-        return found
+        return None if owner is None else self._known.get(owner, asked)
 
     def keep(self, owner: TenantId | None, asked: bytes, rendered: Rendered) -> None:
         """Keep it; the longest unused give way."""
-        size = _size(rendered)
-        if owner is None or size > self._most_characters * LARGEST:
-            return
-        old = self._known.pop((owner, asked), None)
-        self._characters += size - (0 if old is None else _size(old))
-        self._known[owner, asked] = rendered
-        while self._characters > self._most_characters:
-            self._characters -= _size(self._known.popitem(last=False)[1])
+        if owner is not None and _size(rendered) <= self._largest:
+            self._known.keep(owner, asked, rendered)
 
     def forget(self, owner: TenantId) -> None:
         """Keep nothing of this owner."""
-        for key in [key for key in self._known if key[0] == owner]:
-            self._characters -= _size(self._known.pop(key))
+        self._known.forget(owner)
 
 
 def digest_of(frame: bytes) -> bytes:
