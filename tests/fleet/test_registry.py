@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from roost.core.ids import ModelId, NodeId, RuntimeId
 from roost.core.snapshots import RuntimeView
 from roost.fleet.nodes.registry import Registry
@@ -93,6 +95,27 @@ def test_memory_of_the_dead_is_bounded() -> None:
     one.joined(A, "a", "a-1", 10.0)
     one.advance(25.0)
     assert [node.id for node in one.all()] == ["n4", "a"]
+
+
+def test_what_a_model_is_for_is_what_those_who_are_remembered_say() -> None:
+    """Of all nodes, dead ones too, until they say something else or are forgotten."""
+    one = registry(remembered_nodes=1)
+    one.joined(B, "b", "b-1", 0.0)
+    assert one.modes(M) == set()
+    one.reported(A, 0, status(offer("m"), offer("n")), own=0)
+    one.reported(B, 0, status(msgspec.structs.replace(offer("m"), mode="embed")), own=0)
+    assert one.modes(M) == {"generate", "embed"}
+    one.left(A)
+    one.joined(A, "a", "a-2", 1.0)
+    assert one.modes(M) == {"generate", "embed"}
+    one.reported(A, 0, status(offer("n")), own=0)
+    assert one.modes(M) == {"embed"}
+    assert one.modes(ModelId("n")) == {"generate"}
+    one.left(A)
+    one.left(B)
+    assert [node.id for node in one.all()] == [A]
+    assert one.modes(M) == set()
+    assert one.modes(ModelId("n")) == {"generate"}
 
 
 def test_only_a_ready_runtime_is_a_runtime() -> None:

@@ -91,7 +91,6 @@ class Registry:
         self._settings = settings
         self._nodes: dict[NodeId, Node] = {}
         self._narrow: set[NodeId] = set()
-        self._modes: dict[NodeId, dict[ModelId, Mode]] = {}
         self._kinds: dict[ModelId, frozenset[Mode]] = {}
         self._forgotten: list[NodeId] = []
         # Counts the changes of what linked nodes offer.
@@ -165,26 +164,24 @@ class Registry:
         record.others = max(0, status.in_flight - own)
         record.status = status
         offers = {offer.model: offer for offer in status.models}
-        self.offered += offers != record.offers
-        record.offers = offers
+        before, record.offers = record.offers, offers
+        if offers != before:
+            self.offered += 1
+            if modes_of(offers) != modes_of(before):
+                self._note_kinds()
         record.runtimes = {view.model: view for view in status.runtimes}
         record.crowded = {load.model: load for load in status.loads or ()}
         if any(offer.serves != "all" for offer in status.models):
             self._narrow.add(node)
         else:
             self._narrow.discard(node)
-        self._note_modes(node, modes_of(record.offers))
         return True
 
-    def _note_modes(self, node: NodeId, modes: dict[ModelId, Mode]) -> None:
-        if modes == self._modes.get(node, {}):
-            return
-        self._modes[node] = modes
-        if not modes:
-            del self._modes[node]
+    def _note_kinds(self) -> None:
+        """Sum up all offers: `modes` is asked for every request, and they hardly ever change."""
         kinds: dict[ModelId, set[Mode]] = {}
-        for each in self._modes.values():
-            for model, mode in each.items():
+        for record in self._nodes.values():
+            for model, mode in modes_of(record.offers).items():
                 kinds.setdefault(model, set()).add(mode)
         self._kinds = {model: frozenset(modes) for model, modes in kinds.items()}
 
@@ -296,8 +293,10 @@ class Registry:
     def _forget_oldest(self) -> None:
         dead = [node for node in self._nodes.values() if not node.linked]
         dead.sort(key=lambda node: node.heard_s)
-        for record in dead[: max(0, len(dead) - self._settings.remembered_nodes)]:
+        gone = dead[: max(0, len(dead) - self._settings.remembered_nodes)]
+        for record in gone:
             del self._nodes[record.id]
             self._narrow.discard(record.id)
-            self._note_modes(record.id, {})
             self._forgotten.append(record.id)
+        if any(record.offers for record in gone):
+            self._note_kinds()
