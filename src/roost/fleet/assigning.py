@@ -6,7 +6,6 @@ from operator import attrgetter
 
 import msgspec
 
-from roost.core.engine import Mode
 from roost.core.ids import ModelId
 from roost.errors import Failure, prompt_too_long
 from roost.fleet.books import Books
@@ -27,8 +26,6 @@ from roost.fleet.effects import Dispatch, Placement
 from roost.fleet.field import Field, field_of
 from roost.fleet.line import refusals
 from roost.fleet.placing import Placer
-
-_TEXT: frozenset[Mode] = frozenset({"generate"})
 
 
 class Assigner:
@@ -97,9 +94,9 @@ class Assigner:
         if unfit:
             field = field.only(lambda one: one.node not in unfit)
         mode = call.terms.mode
-        if mode != "generate" or registry.modes(call.model) - _TEXT:
-            # Who joins later may have another model of that name, or be of a release that cannot
-            # even read what is asked.
+        if registry.modes(call.model) - {mode}:
+            # A node may have another model of that name, or be of a release that cannot even read
+            # what is asked.
             field = field.only(lambda one: registry.mode(one.node, call.model) == mode)
         if not call.resumes_at:
             return field
