@@ -205,6 +205,19 @@ async def test_who_cannot_answer_is_named(stage: Stage) -> None:
     assert (await call(stage, "GET", "/n3.st_1")).status == 404
 
 
+async def test_one_state_is_unknown_or_its_node_is_silent(stage: Stage) -> None:
+    """What is not there is not found; of a node that leaves in between that is not known."""
+    await with_states(stage, state(1))
+    assert (await call(stage, "GET", "/n1.st_2")).status == 404
+    leaving = await joined(stage, "n2", keeping())
+    showing = asyncio.create_task(call(stage, "GET", "/n2.st_1"))
+    await until(lambda: bool(leaving.state_orders), what="it is asked")
+    leaving.leave()
+    reply = await showing
+    assert reply.status == 502
+    assert "has left" in msgspec.json.decode(reply.body)["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

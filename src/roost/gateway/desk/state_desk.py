@@ -165,17 +165,20 @@ class StateDesk:
 
     def _with(self, call: Call, name: str, use: Callable[[Found], None]) -> None:
         """Find one state and go on with it."""
-        node, _ = parts_of(name)
+        node, state = parts_of(name)
 
         def done(told: Told) -> None:
-            found = next((one for one in _found(told) if one.id == name), None)
-            if found is not None:
-                use(found)
+            answer = told[node]
+            if answer is None:
+                call.exchange.fail(SILENT)
+                return
+            view = next((one for one in answer.states if one.id == state), None)
+            if view is None:
+                call.exchange.fail(NO_STATE)
             else:
-                call.exchange.fail(SILENT if _silent(told) else NO_STATE)
+                use(Found(node, view))
 
-        nodes = self._nodes("")
-        if node not in nodes:
+        if node not in self._nodes(""):
             raise RoostError(NO_STATE)
         self._ask_all([node], done)
 
