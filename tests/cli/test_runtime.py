@@ -98,12 +98,20 @@ def test_each_view_is_told_in_lines(
     assert "data" in json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("runtime", "info"),
+        ("models", "load", "tiny"),
+        ("pull", "hf:org/tiny", "--node", "all"),
+    ],
+)
 def test_an_answer_of_another_kind_is_said_to_be_one(
-    url: str, capsys: pytest.CaptureFixture[str]
+    verb: tuple[str, ...], url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A gateway of another release, or no roost at all."""
     # Under another base the handler knows no answer for what is asked.
-    assert main.run(["runtime", "info", "--url", url + "/odd"]) == 1
+    assert main.run([*verb, "--url", url + "/odd"]) == 1
     assert "is it of another version?" in capsys.readouterr().err
 
 

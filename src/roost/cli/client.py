@@ -33,6 +33,7 @@ SILENCE_S = 60.0
 PIECE_BYTES = REFUSAL_MAX_BYTES = 65_536
 EVENT_MAX_BYTES = 16 * 1024 * 1024
 OK = 200
+FLEET = "/roost/v1/fleet"
 REASONS = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
 
 
@@ -53,6 +54,10 @@ class _Told(msgspec.Struct):
 
 class _Refusal(msgspec.Struct):
     error: _Told
+
+
+class _Fleet(msgspec.Struct):
+    nodes: list[dict[str, object]]
 
 
 def ask(
@@ -103,6 +108,14 @@ def read_as(body: object, kind: type[T]) -> T:
     except msgspec.ValidationError:
         message = "The gateway's answer is not the expected one: is it of another version?"
         raise fail("upstream_error", message) from None
+
+
+def fleet_as(settings: Settings, kind: type[T]) -> list[T]:
+    """Return every node that the gateway remembers, as what is wanted of one.
+
+    Raises what `ask` and `read_as` do.
+    """
+    return [read_as(node, kind) for node in read_as(ask(settings, FLEET), _Fleet).nodes]
 
 
 def located(settings: Settings) -> Located:

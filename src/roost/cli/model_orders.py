@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from roost.cli.client import ask, read_as
+from roost.cli.client import ask, fleet_as, read_as
 from roost.cli.following import ALL, Job, Seen, follow, told
 from roost.cli.standing import standing, state
 from roost.core.ids import ModelId
@@ -43,10 +43,6 @@ class _Node(msgspec.Struct, frozen=True):
         """What it says of this model's runtime, if it has one."""
         found = (one for one in self.runtimes if one.model == model and one.runtime is not None)
         return next(found, None)
-
-
-class _Fleet(msgspec.Struct, frozen=True):
-    nodes: tuple[_Node, ...]
 
 
 class _Site(msgspec.Struct, frozen=True):
@@ -95,7 +91,7 @@ def carry_out(settings: Settings, wish: Wish, node: str) -> int:
 def _nodes(settings: Settings, wish: Wish, wanted: str) -> list[str]:
     if wanted not in ("", ALL):
         return [wanted]
-    here = [one for one in _fleet(settings).nodes if one.state != "dead"]
+    here = [one for one in fleet_as(settings, _Node) if one.state != "dead"]
     able = [one for one in here if any(offer.model == wish.model for offer in one.models)]
     if not able:
         name = in_one_line(wish.model)
@@ -125,14 +121,10 @@ def _cheapest(settings: Settings, model: str, able: Sequence[_Node]) -> str:
     return min(able, key=price).id
 
 
-def _fleet(settings: Settings) -> _Fleet:
-    return read_as(ask(settings, "/roost/v1/fleet"), _Fleet)
-
-
 def _orders(settings: Settings, wish: Wish, models: Mapping[Job, str]) -> dict[Job, Seen]:
     return {
         job: _seen(node, order, wish.what, models[job])
-        for node in _fleet(settings).nodes
+        for node in fleet_as(settings, _Node)
         for order in node.orders or ()
         if (job := (node.id, order.job)) in models
     }
@@ -154,7 +146,7 @@ def _state(view: RuntimeView | None) -> str:
 def loaded(settings: Settings) -> dict[ModelId, str]:
     """Say how each model stands that some node has a runtime of, for lists."""
     found: dict[ModelId, str] = {}
-    for node in _fleet(settings).nodes:
+    for node in fleet_as(settings, _Node):
         for view in node.runtimes if node.state != "dead" else ():
             if view.runtime is not None:
                 others = f"{found[view.model]}; " if view.model in found else ""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from roost.cli import options
-from roost.cli.client import ask, read_as
+from roost.cli.client import ask, fleet_as
 from roost.cli.following import ALL, Job, Seen, follow, told
 from roost.core.snapshots import PullView
 from roost.errors import RoostError, fail
@@ -25,10 +25,6 @@ class _Node(msgspec.Struct, frozen=True):
     id: str
     state: str
     pulls: tuple[PullView, ...] | None = None
-
-
-class _Fleet(msgspec.Struct, frozen=True):
-    nodes: tuple[_Node, ...]
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -63,7 +59,7 @@ def cancel_onto(settings: Settings, node: str, source: str) -> int:
     """Have one node, or all, give up pulls of this source; 1 where there is none, or one stays."""
     running = [
         _Job(one.id, pull.job)
-        for one in _fleet(settings).nodes
+        for one in fleet_as(settings, _Node)
         for pull in one.pulls or ()
         if node in (ALL, one.id) and pull.source == source and not pull.is_over
     ]
@@ -89,19 +85,15 @@ def _cancelled(settings: Settings, job: _Job) -> bool:
 def _nodes(settings: Settings, wanted: str) -> list[str]:
     if wanted != ALL:
         return [wanted]
-    here = [one for one in _fleet(settings).nodes if one.state != "dead"]
+    here = [one for one in fleet_as(settings, _Node) if one.state != "dead"]
     able = [one.id for one in here if one.pulls is not None]
     if not able:
         raise fail("not_found", "No node that is here takes pulls. See: roost fleet")
     return able
 
 
-def _fleet(settings: Settings) -> _Fleet:
-    return read_as(ask(settings, "/roost/v1/fleet"), _Fleet)
-
-
 def _pulls(settings: Settings) -> dict[Job, Seen]:
-    nodes = _fleet(settings).nodes
+    nodes = fleet_as(settings, _Node)
     return {(node.id, pull.job): _seen(pull) for node in nodes for pull in node.pulls or ()}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from roost.cli.client import ask, located, read_as
+from roost.cli.client import FLEET, ask, located, read_as
 from roost.cli.dashboard.demo import DemoFleet
 from roost.cli.dashboard.feed import Feed, Fleet, Observed
 from roost.errors import Failure, RoostError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from roost.cli.dashboard.actions import Action
     from roost.config import Settings
 
-OBSERVABILITY, FLEET = "/roost/v1/observability", "/roost/v1/fleet"
+OBSERVABILITY = "/roost/v1/observability"
 
 
 class Source(Protocol):

@@ -43,12 +43,11 @@ def main(arguments: list[str]) -> int:
 
 def _seen(settings: Settings, name: str) -> Mapping[str, object]:
     """Look at one node."""
-    from roost.cli.client import ask
+    from roost.cli.client import fleet_as
     from roost.errors import fail
 
-    nodes = ask(settings, "/roost/v1/fleet")["nodes"]
-    assert isinstance(nodes, list), "the fleet is a list of nodes"
+    nodes = fleet_as(settings, dict[str, object])
     found = next((node for node in nodes if node["id"] == name), None)
-    if not isinstance(found, dict):
+    if found is None:
         raise fail("not_found", f"{name} is not among the nodes any more.")
     return found

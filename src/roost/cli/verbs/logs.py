@@ -40,10 +40,6 @@ class _Node(msgspec.Struct):
     runtimes: list[_Runtime] = []
 
 
-class _Fleet(msgspec.Struct):
-    nodes: list[_Node] = []
-
-
 def main(arguments: list[str]) -> int:
     """List the logs, or show one."""
     parser = options.parser("logs", DESCRIPTION, options.ASKS)
@@ -106,13 +102,13 @@ def _named(settings: Settings, found: Sequence[RuntimeLog], name: str) -> Runtim
 
 def _model_of(settings: Settings, runtime: str) -> str:
     """Ask the gateway whose runtime this is; "" where nobody knows."""
-    from roost.cli.client import ask
+    from roost.cli.client import fleet_as
 
     try:
-        fleet = msgspec.convert(ask(settings, "/roost/v1/fleet"), _Fleet)
-    except (RoostError, msgspec.ValidationError):
+        nodes = fleet_as(settings, _Node)
+    except RoostError:
         return ""
-    listed = (one for node in fleet.nodes for one in node.runtimes)
+    listed = (one for node in nodes for one in node.runtimes)
     return next((one.model for one in listed if one.runtime == runtime), "")
 
 
