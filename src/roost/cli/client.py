@@ -6,7 +6,7 @@ import ssl
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,7 +22,7 @@ from roost.text.screen import in_one_line
 from roost.text.sse import SseParser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from roost.config import Settings
 
@@ -46,6 +46,27 @@ class Located(NamedTuple):
     url: str
     pin: str = ""
     authorities: tuple[str, ...] = ()
+
+
+class Listener(Protocol):
+    """Whoever a stream is for."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more comes that counts."""
+        ...
+
+    def on_refused(self, status: int, data: bytes, /) -> None:
+        """Take a reply that is no answer."""
+        ...
+
+    def on_failed(self, why: str, /) -> None:
+        """It is not complete, for this reason."""
+        ...
+
+    def on_end(self) -> None:
+        """The connection is at its end."""
+        ...
 
 
 class _Told(msgspec.Struct):
@@ -204,7 +225,25 @@ def replying(
         yield connection.getresponse()
 
 
-def events(reply: HTTPResponse) -> Iterator[bytes | Failure]:
+def listen(reply: HTTPResponse, listener: Listener, take: Callable[[bytes], object]) -> None:
+    """Read a reply that is a stream: `take` is given the data of each event, until it is over.
+
+    What is no answer, or breaks, is told to the listener.
+    """
+    if reply.status != OK:
+        listener.on_refused(reply.status, reply.read(REFUSAL_MAX_BYTES))
+        return
+    for event in _events(reply):
+        if isinstance(event, Failure):
+            listener.on_failed(event.message)
+        else:
+            take(event)
+        if listener.over:
+            return
+    listener.on_end()
+
+
+def _events(reply: HTTPResponse) -> Iterator[bytes | Failure]:
     """Read a stream of events to its end: the data of each, or what is wrong with the stream."""
     parser = SseParser(EVENT_MAX_BYTES)
     while piece := reply.read1(PIECE_BYTES):

@@ -74,32 +74,29 @@ class OneShot:
             error = msgspec.json.decode(data, type=_Reply).error
         except msgspec.MsgspecError:
             error = None
-        self._fail(error.message if error is not None else f"The gateway answered {status}.")
+        self.on_failed(error.message if error is not None else f"The gateway answered {status}.")
 
     def on_end(self) -> None:
         """The connection is at its end; an answer without its last words is none."""
         if not self._done:
-            self._fail("The connection ended before the answer did.")
+            self.on_failed("The connection ended before the answer did.")
 
-    def on_silence(self, why: str) -> None:
-        """Nobody has answered, or no longer does."""
-        self._fail(why)
+    def on_failed(self, why: str) -> None:
+        """It is not complete, for this reason; the first one counts."""
+        self.failure = self.failure or in_one_line(why)
 
     def _on_reply(self, data: bytes) -> str:
         try:
             reply = msgspec.json.decode(data, type=_Reply)
         except msgspec.MsgspecError:
-            self._fail("What answers there does not speak as a gateway of roost does.")
+            self.on_failed("What answers there does not speak as a gateway of roost does.")
             return ""
         self.usage = reply.usage or self.usage
         if reply.error is not None:
-            self._fail(reply.error.message)
+            self.on_failed(reply.error.message)
         said = ""
         for choice in reply.choices[:1]:
             self.reason = choice.finish_reason or self.reason
             said = choice.delta.content or choice.message.content or ""
         self.text += said
         return said
-
-    def _fail(self, why: str) -> None:
-        self.failure = self.failure or in_one_line(why)

@@ -11,7 +11,7 @@ import msgspec
 
 from roost.cli import client
 from roost.core.conversation import ConversationView, KeptConversation, Listed
-from roost.errors import Failure, RoostError, fail
+from roost.errors import RoostError, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,15 +98,6 @@ class Gateway:
 
 
 def _follow(reply: HTTPResponse, answer: Answer, show: Callable[[str], None]) -> None:
-    if reply.status != client.OK:
-        answer.on_refused(reply.status, reply.read(client.REFUSAL_MAX_BYTES))
-        return
-    answer.on_head({name.lower(): value for name, value in reply.getheaders()})
-    for event in client.events(reply):
-        if isinstance(event, Failure):
-            answer.on_failed(event.message)
-        else:
-            show(answer.on_event(event, monotonic()))
-        if answer.over:
-            return
-    answer.on_end()
+    if reply.status == client.OK:
+        answer.on_head({name.lower(): value for name, value in reply.getheaders()})
+    client.listen(reply, answer, lambda data: show(answer.on_event(data, monotonic())))

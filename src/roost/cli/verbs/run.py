@@ -11,7 +11,7 @@ import msgspec
 
 from roost.cli import client, options
 from roost.cli.oneshot import OneShot
-from roost.errors import Failure, fail
+from roost.errors import fail
 from roost.text.screen import screened
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _ask(settings: Settings, body: dict[str, object], parsed: Namespace) -> int:
         raise BrokenPipeError from None
     except (OSError, HTTPException) as error:
         why = "The connection ended before the answer did."
-        one.on_silence(why if one.text else client.silent(where.url, error).failure.message)
+        one.on_failed(why if one.text else client.silent(where.url, error).failure.message)
     return _told(one, parsed)
 
 
@@ -152,23 +152,13 @@ def _write(text: str) -> None:
 
 
 def _follow(reply: HTTPResponse, one: OneShot, *, as_json: bool) -> None:
-    if reply.status != client.OK:
-        one.on_refused(reply.status, reply.read(client.REFUSAL_MAX_BYTES))
+    if not as_json or reply.status != client.OK:
+        client.listen(reply, one, lambda data: _write(screened(one.on_event(data))))
         return
-    if as_json:
-        raw = reply.read()
-        one.on_body(raw)
-        if not one.failure:
-            _write(raw.decode(errors="replace").rstrip() + "\n")
-        return
-    for event in client.events(reply):
-        if isinstance(event, Failure):
-            one.on_silence(event.message)
-        else:
-            _write(screened(one.on_event(event)))
-        if one.over:
-            return
-    one.on_end()
+    raw = reply.read()
+    one.on_body(raw)
+    if not one.failure:
+        _write(raw.decode(errors="replace").rstrip() + "\n")
 
 
 def _told(one: OneShot, parsed: Namespace) -> int:
