@@ -44,7 +44,7 @@ class Client:
         self._manners = manners
         self._takes = 0
         self._gone = False
-        self.on_ended: Callable[[], None] = _nothing
+        self.on_ended: Callable[[], None] = nothing
         if manners.vanish_s is not None:
             world.at(manners.vanish_s, self._vanish)
         if manners.cancel_s is not None:
@@ -86,5 +86,5 @@ class Client:
         self._front.process.do(lambda: self._front.hang_up(self._request))
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """What a client does at the end unless somebody asks for more."""

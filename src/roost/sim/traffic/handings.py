@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from roost.core.ids import ModelId, RequestId, TenantId
+from roost.core.ids import ModelId, TenantId
 from roost.core.request import ChatPrompt, GenerateRequest, Message, Prompt, Terms, TextPrompt
 from roost.fleet.choice.affinity import chain
 from roost.sim.compute import answer_of, prompt_tokens
@@ -15,8 +15,9 @@ from roost.sim.gateway.front import Front
 from roost.sim.gateway.lines import Reader
 from roost.sim.request_facts import Trace
 from roost.sim.scenario import Traffic
+from roost.sim.traffic import asking
+from roost.sim.traffic.asking import Asked
 from roost.sim.traffic.clients import Manners
-from roost.sim.traffic.listings import Asked
 from roost.sim.world import World
 
 if TYPE_CHECKING:
@@ -58,14 +59,10 @@ def plan(traffic: Traffic, dice: Random, tenant: TenantId, model: str, words: st
     return Plan(tenant, ModelId(model), words, dice.random() < 0.5, tuple(tries))
 
 
-class Sender(Protocol):
+class Sender(asking.Sender, Protocol):
     """What such a client needs of the workload."""
 
     thinking: int
-
-    def new_id(self) -> RequestId:
-        """Name one more request."""
-        ...
 
     def most(self, dice: Random) -> int:
         """How long an answer may become."""
@@ -73,10 +70,6 @@ class Sender(Protocol):
 
     def manners(self, dice: Random) -> Manners:
         """Draw how a client behaves."""
-        ...
-
-    def put(self, asked: Asked) -> None:
-        """Put a request on its way."""
         ...
 
 
@@ -122,7 +115,7 @@ class Handing:
         def enter(reader: Reader) -> None:
             self._front.handoffs.decode(self._secret, request, terms, reader)
 
-        self._put(Asked(trace, request, terms, (), manners, _nothing, enter))
+        self._put(Asked(trace, request, terms, (), manners, enter=enter))
 
     def _asked(
         self, tenant: TenantId, most: int, manners: Manners
@@ -145,7 +138,3 @@ class Handing:
     def _put(self, asked: Asked) -> None:
         manners = msgspec.structs.replace(asked.manners, streamed=False, replays=False)
         self._sender.put(msgspec.structs.replace(asked, manners=manners))
-
-
-def _nothing() -> None:
-    """There is nothing else to ask."""

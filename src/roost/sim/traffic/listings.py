@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from roost.core.engine import Mode
-from roost.core.ids import ModelId, RequestId, TenantId
-from roost.core.request import EmbedPrompt, GenerateRequest, Message, RankPrompt, Terms
+from roost.core.ids import ModelId, TenantId
+from roost.core.request import EmbedPrompt, GenerateRequest, RankPrompt, Terms
 from roost.sim import vectors
-from roost.sim.gateway.lines import Reader
 from roost.sim.request_facts import Trace
+from roost.sim.traffic import asking
+from roost.sim.traffic.asking import Asked
 from roost.sim.traffic.clients import Manners
 from roost.sim.world import World
 
@@ -20,34 +20,11 @@ if TYPE_CHECKING:
     from random import Random
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A request on its way, how its client behaves, and what follows its end.
-
-    `enter` is how it comes in, where that is not as a request like any other.
-    """
-
-    trace: Trace
-    request: GenerateRequest
-    terms: Terms
-    messages: tuple[Message, ...]
-    manners: Manners
-    ended: Callable[[], None]
-    enter: Callable[[Reader], None] | None = None
-
-
-class Sender(Protocol):
+class Sender(asking.Sender, Protocol):
     """What such a client needs of the workload."""
-
-    def new_id(self) -> RequestId:
-        """Name one more request."""
-        ...
 
     def texts(self, dice: Random) -> tuple[str, ...]:
         """Some texts."""
-        ...
-
-    def put(self, asked: Asked) -> None:
-        """Put a request on its way."""
         ...
 
 
@@ -76,8 +53,4 @@ class Listing:
         size = sum(map(len, texts))
         terms = Terms(name, self._tenant, timeout_s=manners.timeout_s, prompt_bytes=size)
         manners = msgspec.structs.replace(manners, streamed=False, replays=False)
-        self._sender.put(Asked(trace, request, terms, (), manners, _nothing))
-
-
-def _nothing() -> None:
-    """There is nothing else to ask."""
+        self._sender.put(Asked(trace, request, terms, (), manners))

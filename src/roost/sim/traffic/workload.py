@@ -23,8 +23,9 @@ from roost.sim.gateway.lines import Reader
 from roost.sim.request_facts import Trace
 from roost.sim.scenario import Scenario
 from roost.sim.traffic import handings, wanderers
-from roost.sim.traffic.clients import Client, Manners
-from roost.sim.traffic.listings import Asked, Listing
+from roost.sim.traffic.asking import Asked
+from roost.sim.traffic.clients import Client, Manners, nothing
+from roost.sim.traffic.listings import Listing
 from roost.sim.traffic.playback import Speaker, play_back
 from roost.sim.world import World
 
@@ -286,7 +287,7 @@ class Workload:
             account=self._account(tenant),
         )
         twin = msgspec.structs.replace(
-            asked, trace=trace, terms=terms, manners=Manners(), ended=_nothing
+            asked, trace=trace, terms=terms, manners=Manners(), ended=nothing
         )
         self._front.process.do(lambda: self._ask(twin, claim, None))
 
@@ -388,7 +389,3 @@ class Conversation:
             return
         self.messages += [Message("assistant", trace.text.strip()), Message("user", "")]
         self._workload.think(self)
-
-
-def _nothing() -> None:
-    """What a client does at the end unless somebody asks for more."""
