@@ -77,12 +77,15 @@ def test_who_is_pinned_is_room_that_cannot_be_had() -> None:
 def test_what_is_on_disk_as_well_is_room_however_it_is_pinned() -> None:
     """Its bytes in memory can be had, and it is still there afterwards."""
     limits = msgspec.structs.replace(LIMITS, disk_bytes=1000, persistence="disk")
-    sessions, effects = with_parked(1, limits, tokens=700)
+    sessions, effects = with_parked(1, limits, tokens=400)
     demoted = next(effect for effect in effects if isinstance(effect, Demote))
     sessions.on_demoted(demoted.session, ok=True, now=2.0)
-    sessions.pin(next(iter(sessions)), pinned=True)
+    (one,) = sessions
+    sessions.pin(one, pinned=True)
+    assert one.is_shadowed
     assert Park(RUNTIME, 0, SessionId(2)) in put(sessions, 900, 3.0)
-    assert next((one.session, one.disk_bytes) for one in sessions) == (1, 700)
+    assert (one.ram_bytes, one.disk_bytes) == (0, 400)
+    assert next(iter(sessions)) is one
 
 
 def test_a_copy_that_fits_nowhere_drives_no_copy_out() -> None:
