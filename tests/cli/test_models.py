@@ -62,6 +62,28 @@ def test_models_from_the_shelf_to_the_bin(
     assert run(home, "models", "show", "z") == 2
 
 
+def test_a_name_of_two_lines_stays_in_its_row(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file may be called what it likes: a row is a line, and nothing in it is obeyed."""
+    home = tmp_path / "home"
+    odd = folder / "ギガ \x1b[2J\n ñ.gguf"
+    (folder / "m-Q8_0.gguf").rename(odd)
+    (folder / "z-00002-of-00002.gguf").unlink()
+    assert run(home, "pull", f"file:{odd}") == 0
+    capsys.readouterr()
+    assert run(home, "models") == 0
+    (row,) = capsys.readouterr().out.splitlines()
+    assert row.endswith("/ギガ \ufffd[2J ñ.gguf")
+    assert run(home, "models", "select-file", "2j-n") == 0
+    lost = "z-00001-of-00002.gguf  (missing: z-00002-of-00002.gguf)"
+    assert capsys.readouterr().out.splitlines() == [
+        "m-Q4_K_M.gguf",
+        "ギガ \ufffd[2J ñ.gguf",
+        lost,
+    ]
+
+
 def test_a_damaged_model_is_named_and_the_others_are_read_on(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,7 +67,9 @@ def test_what_cannot_be_chosen() -> None:
     assert "There are: m-Q4_K_M.gguf" in refusal(FOLDER, "q2_k")
     assert "Several" in refusal(("a/m.gguf", "b/m.gguf"), "m.gguf")
     assert choose(variants(("m.gguf", "b/m.gguf")), "m.gguf").name == "m.gguf"
-    assert "1 of 3 parts" in refusal(("m-00001-of-00003.gguf", "m-00003-of-00003.gguf"))
+    told = refusal(("m-00001-of-00003.gguf", "m-00003-of-00003.gguf"))
+    assert "1 of its 3 parts cannot be found: m-00002-of-00003.gguf." in told
+    assert "m-00009-of-00200.gguf and 191 more." in refusal(("m-00001-of-00200.gguf",))
     assert "more" in refusal(tuple(f"{number}.gguf" for number in range(30)), "x")
 
 
@@ -82,7 +84,7 @@ def test_the_parts_beside_a_shard() -> None:
     names = ("m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "n-00001-of-00002.gguf")
     assert shards_beside(names[1], names).files == names[:2]
     assert shards_beside("m.gguf", names) == Variant(("m.gguf",))
-    with pytest.raises(RoostError, match="missing"):
+    with pytest.raises(RoostError, match=r"n-00002-of-00002\.gguf"):
         shards_beside(names[2], names)
 
 
@@ -98,7 +100,7 @@ def test_numbers_that_no_split_has_are_names(number: int, count: int) -> None:
     """Part 0 of 0, or 5 of 3, is a file that happens to be called so; counts are bounded."""
     (found,) = variants([f"m-{number:05}-of-{count:05}.gguf"])
     assert len(found.files) == 1
-    assert 0 <= found.missing < 1024
+    assert len(found.missing) < 1024
 
 
 def headers(files: list[bytes]) -> list[str]:

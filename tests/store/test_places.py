@@ -62,13 +62,14 @@ def test_shards_are_one_model(store: ModelStore, split: Path, named: str, *, lin
 
 
 def test_a_split_model_that_is_not_whole(store: ModelStore, split: Path) -> None:
-    """A missing part is counted; a part alone under another name is told what it is."""
+    """A missing part is named; a part alone under another name is told what it is."""
     second = split / "Big-Q4_0-00002-of-00003.gguf"
     alone = split / "alone.gguf"
     alone.write_bytes(second.read_bytes())
     second.unlink()
-    assert "1 of 3 parts are missing" in refusal(split, "Big-Q4_0-00001-of-00003.gguf")
-    assert "1 of 3 parts are missing" in refusal(split / "Big-Q4_0-00003-of-00003.gguf")
+    lost = "1 of its 3 parts cannot be found: Big-Q4_0-00002-of-00003.gguf."
+    assert lost in refusal(split, "Big-Q4_0-00001-of-00003.gguf")
+    assert lost in refusal(split / "Big-Q4_0-00003-of-00003.gguf")
     with pytest.raises(RoostError, match="3 parts and 1 are here"):
         store.add_file(alone, link=False)
     assert store.list() == ()

