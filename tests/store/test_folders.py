@@ -89,6 +89,10 @@ def test_a_template_may_be_in_the_settings(store: ModelStore, folder: Path) -> N
         (lambda f: (f / "config.json").write_text('{"architectures": ["BertModel"]}'), "BertModel"),
         (lambda f: (f / "config.json").write_text("{}"), "it says: none"),
         (lambda f: [p.unlink() for p in f.glob("*.safetensors")], "no weights"),
+        (
+            lambda f: (f / "model-00001-of-00002.safetensors").unlink(),
+            r"1 of its 2 parts cannot be found: model-00001-of-00002\.safetensors",
+        ),
         (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(b"x"), "no whole file"),
         (
             lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(shard()[:-1]),

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from roost.errors import RoostError, fail
+from roost.store.models.parts import check_parts
 from roost.store.models.vocabulary import Facts
 
 CONFIG = "config.json"
@@ -144,6 +145,7 @@ def _safetensors(paths: tuple[Path, ...]) -> Facts:
     shards = [path for path in paths if path.suffix == ".safetensors"]
     if not shards:
         raise fail("bad_request", "The folder has a config.json and no weights (*.safetensors).")
+    check_parts(path.name for path in shards)
     named = {path.name: path for path in paths if path.parent == paths[0].parent}
     makes = any(one.type.endswith("Pooling") for one in _listed_in(named.get(MODULES)))
     if not makes and not any(name.endswith("ForCausalLM") for name in config.architectures):

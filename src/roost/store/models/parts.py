@@ -25,6 +25,7 @@ QUANTISATIONS = ("q4_k_m", "q5_k_m", "q4_k_s", "q5_k_s", "q6_k", "q8_0")
 NAMES_SHOWN = 8
 
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
+_PART = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.\w+)", re.DOTALL)
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -84,9 +85,7 @@ def choose(found: Sequence[Variant], wanted: str = "") -> Variant:
         fitting = exact
     chosen = fitting[0]
     if chosen.missing:
-        lost, every = len(chosen.missing), len(chosen.missing) + len(chosen.files)
-        message = f"The model is split, and {lost} of its {every} parts cannot be found"
-        raise fail("bad_request", f"{message}: {listed(chosen.missing)}. Get them, side by side.")
+        raise _incomplete(chosen.missing, len(chosen.missing) + len(chosen.files))
     return chosen
 
 
@@ -106,6 +105,19 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
+def check_parts(names: Iterable[str]) -> None:
+    """Compare the names of split weights with how many parts they say; raises `bad_request`.
+
+    For formats whose runtimes find the parts by a list of their own.
+    """
+    there = set(names)
+    for stem, stated, kind in {found.groups() for found in map(_PART.fullmatch, there) if found}:
+        count = min(int(stated), SHARDS_MAX)
+        every = [f"{stem}-{number:05}-of-{stated}{kind}" for number in range(1, count + 1)]
+        if missing := [name for name in every if name not in there]:
+            raise _incomplete(missing, count)
+
+
 def check_shards(headers: Sequence[Header]) -> None:
     """Compare what the headers of a model's files say of the split; raises `bad_request`."""
     first = headers[0]
@@ -122,6 +134,11 @@ def check_shards(headers: Sequence[Header]) -> None:
     tensors = _number(first, "split.tensors.count")
     if tensors and tensors != sum(header.tensor_count for header in headers):
         raise _unlike(f"its parts do not have its {tensors} tensors together")
+
+
+def _incomplete(missing: Sequence[str], every: int) -> RoostError:
+    message = f"The model is split, and {len(missing)} of its {every} parts cannot be found"
+    return fail("bad_request", f"{message}: {listed(missing)}. Get them, side by side.")
 
 
 def _unlike(what: str) -> RoostError:
