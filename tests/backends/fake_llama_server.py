@@ -426,6 +426,8 @@ async def main(args: argparse.Namespace, model: Json, key: str) -> int:
         return 3
     if model.get("killed"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if "header_error" in model:
+        say(f"0.00.003.980 E gguf_init_from_reader: {model['header_error']}")
     if "load_error" in model:
         say(f"E llama_model_load: error loading model: {model['load_error']}")
         return 1

@@ -346,6 +346,14 @@ async def test_a_model_that_does_not_load_says_why(tmp_path: Path) -> None:
     assert message == "The model cannot be loaded: tensor 'x' of … is corrupted."
 
 
+async def test_a_header_that_is_not_understood_says_why(tmp_path: Path) -> None:
+    """What is wrong in it counts, as with a kind of weights that only a newer server knows."""
+    failed = "llama_model_loader: failed to load model from /some/where.gguf"
+    why = "tensor 'a' has invalid ggml type 99. should be in [0, 43)"
+    manifest = fake_manifest(tmp_path, load_error=failed, header_error=why)
+    assert await refused(tmp_path, manifest) == f"The model cannot be loaded: {why}."
+
+
 async def test_a_model_that_lacks_memory_says_so(tmp_path: Path) -> None:
     """A server that could not allocate, or that the system killed, may load once there is room."""
     manifest = fake_manifest(tmp_path, load_error="unable to allocate CPU_REPACK buffer")

@@ -10,7 +10,11 @@ from roost.text.screen import screened
 
 LOG_LINES = 80
 SHOWN_CHARS_MAX = 300
-_CAUSES = re.compile(r"error loading model: (.+)|(the program cannot be started: .+)|error: (.+)")
+# llama.cpp says of a header that it cannot read what is wrong in it, and then only that it failed.
+_CAUSES = re.compile(
+    r"gguf_init_\w+: (.+)|error loading model: (.+)"
+    r"|(the program cannot be started: .+)|error: (.+)"
+)
 _MEMORY = re.compile(
     r"(?:failed|unable) to allocate|cannot allocate memory|alloc\w* failed|out ?of ?memory"
     r"|bad_alloc",
