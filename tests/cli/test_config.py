@@ -154,6 +154,8 @@ def test_a_check_finds_what_serve_would_refuse(
         ("worker.url", "worker_api = '[::]:1'\nworker.heartbeat = 'https://h'"),
         ("otel.endpoint", "otel.endpoint = 'http://[::1'"),
         ("otel.endpoint", "otel.endpoint = 'http://a..b'"),
+        ("hub.endpoint", "hub.endpoint = 'hub.example.org'"),
+        ("hub.endpoint", "hub.endpoint = 'ftp://hub.example.org:80'"),
         ("allowed_hosts", "allowed_hosts = ['https://app.example.org']"),
         ("trusted_proxies", "trusted_proxies = ['10.0.0.0/8']"),
         ("sessions.persistence", "sessions.persistence = 'disk'\nsessions.disk_bytes = 0"),

@@ -18,7 +18,11 @@ def test_origins_tell_servers_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "host", "ftp://host", "file:///x", "http://", "http://h:x", "https://u:p@host/"]
+    "url",
+    [
+        *("", "host", "ftp://host", "ftp://host:80", "file:///x", "http://", "http://h:x"),
+        "https://u:p@host/",
+    ],
 )
 def test_what_is_no_address_of_a_server(url: str) -> None:
     """Other schemes, missing hosts and passwords in addresses are refused."""

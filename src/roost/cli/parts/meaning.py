@@ -15,6 +15,7 @@ from roost.cli.parts.engines import options_of, own_options, sizes_of, unread
 from roost.cli.parts.gateway import kept, said_where
 from roost.cli.parts.join_tokens import split_token
 from roost.cli.parts.node import check_backend, kept_alive
+from roost.cli.parts.pulling import check_endpoint
 from roost.cli.parts.states import require_both_limits
 from roost.cli.parts.upstream_list import UpstreamList
 from roost.cli.parts.worker_beats import check_beats
@@ -98,6 +99,7 @@ _READERS: tuple[tuple[str, Callable[[Settings], object]], ...] = (
     ("sessions.persistence", _lasting),
     ("join", lambda said: said.join and link_url(said.join)),
     ("token", _token),
+    ("hub.endpoint", check_endpoint),
     ("worker_api", lambda said: said.worker_api and read_where(said.worker_api)),
     ("worker.heartbeat", check_beats),
 )

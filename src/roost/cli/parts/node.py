@@ -16,6 +16,7 @@ from roost import __version__
 from roost.backends.base import StartSettings
 from roost.backends.registry import NAMES, abouts, chosen, here, look, make
 from roost.cli.parts.engines import options_of, own_options, sizes_of
+from roost.cli.parts.pulling import check_endpoint, pull_settings
 from roost.cli.parts.states import kept_of, salted
 from roost.config.load import read_option
 from roost.config.setting import DAY_S
@@ -172,7 +173,6 @@ def chooser(settings: Settings) -> Chooser:
 
 def _fetched(settings: Settings, stores: Stores, asked: Pull, watch: Watch) -> str:
     """Install what an operator of a gateway asks for; never a path of this machine."""
-    from roost.cli.parts.pulling import pull_settings
     from roost.store.pulling.pull import Request, pull
 
     if isinstance(parse_source(asked.source), FileSource):
@@ -185,6 +185,7 @@ def check_node(settings: Settings) -> None:
     """Refuse what a node could not be made with, before anything starts."""
     check_backend(settings)
     kept_alive(settings.runtime_keep_alive)
+    check_endpoint(settings)
 
 
 def check_backend(settings: Settings) -> None:

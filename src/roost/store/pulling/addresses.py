@@ -18,7 +18,8 @@ def origin(url: str) -> tuple[str, str, int]:
     """
     try:
         parts = urlsplit(url)
-        port = parts.port or _PORTS[parts.scheme]
+        usual = _PORTS[parts.scheme]
+        port = parts.port or usual
     except (KeyError, ValueError) as error:
         raise fail("bad_request", "The address is none that can be downloaded from.") from error
     if not parts.hostname or parts.username is not None:
