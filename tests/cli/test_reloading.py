@@ -62,7 +62,20 @@ def test_what_changed_is_taken_and_told() -> None:
         ("reload_needs_restart", ["port"]),
     ]
     world.reloads.on_hup()
-    assert world.said.lines[2:] == [("reloaded", [])]
+    assert world.said.lines[2:] == [("reloaded", []), ("reload_needs_restart", ["port"])]
+
+
+def test_what_is_taken_back_needs_no_restart() -> None:
+    """A process that runs with what the file says waits for nothing."""
+    world = World()
+    world.reloads.open()
+    for world.file in ("port = 1\n", ""):
+        world.reloads.on_hup()
+    assert world.said.lines == [
+        ("reloaded", []),
+        ("reload_needs_restart", ["port"]),
+        ("reloaded", []),
+    ]
 
 
 @pytest.mark.parametrize("file", ["nonsense", "[queue]\nlength = -1\n", "queue = 1"])

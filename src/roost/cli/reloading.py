@@ -61,13 +61,16 @@ class Reloads:
         except RoostError as error:
             self._log.warning("reload_refused", reason=error.failure.message)
             return
-        changed = [row.name for row in TABLE if self._differs(row.attribute, settings)]
+        followed = {name for taker in self._takers for name in taker.names}
+        changed = [row for row in TABLE if self._differs(row.attribute, settings)]
         for take in prepared:
             take()
-        followed = {name for taker in self._takers for name in taker.names}
-        self._settings = settings
-        self._log.info("reloaded", settings=[name for name in changed if name in followed])
-        late = [name for name in changed if name not in followed]
+        taken = [row for row in changed if row.name in followed]
+        late = [row.name for row in changed if row.name not in followed]
+        # What waits for a restart is compared with what runs: who takes it back waits for nothing.
+        new = {row.attribute: getattr(settings, row.attribute) for row in taken}
+        self._settings = self._settings._replace(**new)
+        self._log.info("reloaded", settings=[row.name for row in taken])
         if late:
             self._log.warning("reload_needs_restart", settings=late)
 
