@@ -47,6 +47,26 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stderr.strip() == ""
 
 
+@pytest.mark.parametrize("time", ["nan", "inf", "-1", "1e300", "soon"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("drain", "n", "--wait"),
+        ("models", "unload", "m", "--wait"),
+        ("states", "save", "x", "--wait"),
+        ("states", "prune", "--older-than"),
+    ],
+)
+def test_a_time_is_a_number_of_seconds(
+    words: tuple[str, ...], time: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is no time is a mistake of the caller, before anybody is asked or waits for ever."""
+    with pytest.raises(SystemExit) as ended:
+        main.run([*words, time])
+    assert ended.value.code == 2
+    assert f"'{time}' is no number of seconds" in capsys.readouterr().err
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """The version is the package's."""
     assert main.run(["--version"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import shlex
 import shutil
 import sys
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 ASKS = ("url", "api_key", "ca_file")
 """The settings of every verb that asks a gateway."""
 
+SECONDS_MAX = 3_155_760_000
+"""A century: any time that a flag means, and no moment computed with it leaves the calendar."""
+
 
 class Parser(argparse.ArgumentParser):
     """One that says what is wrong in one line, and which flag may have been meant."""
@@ -43,6 +47,18 @@ def parser(verb: str, description: str, settings: Iterable[str] = ()) -> Parser:
     made = Parser(prog=f"roost {verb}", description=description)
     add_flags(made, ("home", *settings))
     return made
+
+
+def seconds(text: str) -> float:
+    """Read a time that somebody gives: as a flag's type, since `float` also takes nan and inf."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= SECONDS_MAX:
+        message = f"{text!r} is no number of seconds from 0 to {SECONDS_MAX}"
+        raise argparse.ArgumentTypeError(message)
+    return found
 
 
 def load(arguments: argparse.Namespace) -> Loaded:

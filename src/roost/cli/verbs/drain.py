@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from roost.cli import options
 from roost.cli.verbs.fleet import change_node, held, node_parser, row
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def main(arguments: list[str]) -> int:
     """
     parser = node_parser("drain", DESCRIPTION)
     wait_help = "until it has nothing left; status 1 if that takes longer"
-    parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help=wait_help)
+    parser.add_argument(
+        "--wait", type=options.seconds, default=0.0, metavar="SECONDS", help=wait_help
+    )
     parsed = parser.parse_args(arguments)
     settings, until_s = change_node("drain", parsed), time.monotonic() + parsed.wait
     while parsed.wait:

@@ -46,7 +46,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("file", nargs="?", help="for select-file")
     parser.add_argument("--accept-licence", action="store_true", help=pull.ACCEPT_HELP)
     parser.add_argument("--node", default="", metavar="ID", help=NODE_HELP)
-    parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help=WAIT_HELP)
+    parser.add_argument(
+        "--wait", type=options.seconds, default=0.0, metavar="SECONDS", help=WAIT_HELP
+    )
     parser.add_argument("--force", action="store_true", help=FORCE_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)

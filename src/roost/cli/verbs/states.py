@@ -88,11 +88,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--model", default="", metavar="NAME", help="of this model alone")
     parser.add_argument("--tier", default="", choices=("", "slot", "ram", "disk"))
     older = "prune: not used for so long"
-    parser.add_argument("--older-than", type=float, metavar="SECONDS", help=older)
+    parser.add_argument("--older-than", type=options.seconds, metavar="SECONDS", help=older)
     parser.add_argument("--all", action="store_true", help="prune: everything")
     parser.add_argument("--yes", action="store_true", help="erase, prune: do it")
     wait = "for a slot or a file in use"
-    parser.add_argument("--wait", type=float, default=5.0, metavar="SECONDS", help=wait)
+    parser.add_argument("--wait", type=options.seconds, default=5.0, metavar="SECONDS", help=wait)
     parser.add_argument("--json", action="store_true", help="print the gateway's own JSON")
     parsed = parser.parse_args(arguments)
     _check(parsed)
