@@ -7,7 +7,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidMessage,
+    InvalidStatus,
+    WebSocketException,
+)
 
 from roost.core.hosts import is_host
 from roost.errors import RoostError, fail
@@ -91,6 +96,9 @@ async def dial(address: Address) -> SocketConnection:
     except ssl.SSLError:
         message = "No TLS comes about there: join a gateway that speaks plain HTTP with http://."
         raise fail("node_lost", message) from None
+    except InvalidMessage:
+        meant = "; one that has a certificate is joined with https://" if context is None else ""
+        raise fail("node_lost", f"Nothing that answers there is a gateway{meant}.") from None
     except (OSError, TimeoutError, WebSocketException) as error:
         raise fail("node_lost", f"No gateway answers there ({type(error).__name__}).") from None
     return SocketConnection(socket, address.message_max_bytes)
