@@ -191,6 +191,28 @@ def test_busy_node_is_left_alone_for_longer_each_time() -> None:
     assert answer.failure.retry_after_s is not None
 
 
+def test_who_is_sent_back_has_waited_all_the_time() -> None:
+    """A node that thinks for long before it says no makes nobody's longest wait longer.
+
+    What it says is what its client hears: it names what there is too little of.
+    """
+    fleet = Fleet(FleetSettings(queue_wait_s=60.0))
+    fleet.join("a")
+    fleet.ask("r")
+    full = Failure("node_busy", "no model could make room: see `max_runtimes`", retry_after_s=1)
+    begin, said = fleet.now, list[Answer]()
+    for attempt in range(1, 9):
+        fleet.wait(25.0, "a")
+        effects = fleet.refuse("r", attempt, full)
+        while not said and not dispatched(effects):
+            effects = fleet.wait(0.25, "a")
+            said = of(effects, Answer)
+        if said:
+            break
+    assert [one.failure.message for one in said] == [full.message]
+    assert 60.0 <= fleet.now - begin < 60.0 + 25.5
+
+
 def test_bounced_request_keeps_its_turn() -> None:
     """It waited before those behind it and goes back in front of them."""
     fleet = Fleet()

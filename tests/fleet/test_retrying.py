@@ -75,7 +75,7 @@ def never() -> bool:
 def call() -> Call:
     """A request on a node."""
     terms = Terms(RequestId("r"), TenantId("t"))
-    return Call(terms, ModelId("m"), 0.0, 0.0, node=A, attempt=1)
+    return Call(terms, ModelId("m"), 0.0, 0.0, 0.0, node=A, attempt=1)
 
 
 def test_nowhere_to_go_costs_no_budget() -> None:

@@ -59,7 +59,7 @@ class Books:
         """Let a request wait: by its share, or in front of the others if it had its turn before."""
         call.waiting_since_s = now
         call.setback = setback
-        self.timers.set(("queue", call.id), now + self.settings.queue_wait_s)
+        self.timers.set(("queue", call.id), call.unserved_since_s + self.settings.queue_wait_s)
         if setback is None:
             self.queue.append(entry_of(call, choosy=self.is_choosy(call)))
         else:

@@ -60,7 +60,8 @@ class Call:
 
     `node` is where its current attempt runs, None while it waits. `attempt` counts dispatches,
     `failures` those that ended in a failure, `bounces` those that ended for lack of room.
-    `setback` is why it waits again. `answered` means that a byte of the answer may be out.
+    `setback` is why it waits again, `unserved_since_s` since when nobody has begun with it.
+    `answered` means that a byte of the answer may be out.
     `prompt_tokens`, `answer_tokens` and `cost`, all in tokens, are estimates.
     `kills` counts runtimes and nodes that died while it ran on them. `resting` are nodes that may
     have it again: from the report after this number on, with another runtime than this one.
@@ -75,6 +76,7 @@ class Call:
     model: ModelId
     arrived_s: float
     waiting_since_s: float
+    unserved_since_s: float
     queued_s: float = 0.0
     node: NodeId | None = None
     attempt: int = 0

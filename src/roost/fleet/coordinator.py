@@ -109,7 +109,7 @@ class Coordinator:
         books = self._books
         books.counts["requests"] += 1
         books.recovery.note_request(now)
-        call = Call(terms, model, arrived_s=now, waiting_since_s=now, said=said)
+        call = Call(terms, model, now, waiting_since_s=now, unserved_since_s=now, said=said)
         books.calls.add(call)
         home = books.prospects.measure(call, now)
         if terms.timeout_s is not None:

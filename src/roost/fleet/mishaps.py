@@ -62,6 +62,9 @@ class Mishaps:
             books.counts["retried"] += not replays
             event: Again = "request_cut" if replays else "request_retried"
             books.out.append(Report(event, node=node, request=call.id, reason=failure.reason))
+        if todo != "wait":
+            # Who is sent back for lack of room goes on waiting: that is all that it has done.
+            call.unserved_since_s = now
         books.enqueue(call, now, setback=failure)
 
     def _resume(self, call: Call, failure: Failure) -> None:
@@ -115,9 +118,12 @@ class Mishaps:
             books.stop(call, "deadline", now)
             books.answer(call, refusals.deadline(call.terms.timeout_s), now)
         else:
-            waited_s, hint_s = now - call.waiting_since_s, books.hint_s(call.model, now)
-            # Of an answer that has begun the loss is what its client has to hear.
-            books.answer(call, call.loss or refusals.queue_timeout(waited_s, hint_s), now)
+            waited_s, hint_s = now - call.unserved_since_s, books.hint_s(call.model, now)
+            # A node that had no room says what it lacks. Of an answer that has begun the loss is
+            # what its client has to hear.
+            full = call.setback if call.setback and call.setback.reason == "node_busy" else None
+            failure = call.loss or full or refusals.queue_timeout(waited_s, hint_s)
+            books.answer(call, failure, now)
 
 
 def _told(call: Call, failure: Failure) -> Failure:
