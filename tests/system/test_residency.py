@@ -21,7 +21,7 @@ from tests.system.processes import Roost, wait
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(180)]
 Client = Callable[[str], OpenAI]
 Typed = Callable[..., tuple[int, str]]
-MODEL = "smollm2-135m-instruct"
+MODEL, ALIAS = "smollm2-135m-instruct", "small"
 SHAPE = ("--slots", "2", "--ctx", "512")
 KEEP_S = 4
 CLOSE = 0.05
@@ -33,7 +33,8 @@ def served(tmp_path: Path) -> Iterator[Roost]:
     """A `roost serve` that keeps idle models for a few seconds."""
     home = tmp_path / "home"
     ModelStore(Home.open(home)).add_file(smollm2_path(), link=True)
-    arguments = ("serve", "--port", "0", *SHAPE, "--runtime-keep-alive-s", str(KEEP_S))
+    names = ("--aliases", f"{ALIAS}={MODEL}")
+    arguments = ("serve", "--port", "0", *SHAPE, *names, "--runtime-keep-alive-s", str(KEEP_S))
     with Roost(tmp_path / "roost.log", *arguments, home=home) as roost:
         roost.wait_for("runtime_ready")
         yield roost
@@ -65,7 +66,7 @@ def test_a_model_is_loaded_kept_and_let_go_by_hand_and_by_time(
 ) -> None:
     """What the verbs say is what the processes do."""
     assert typed("models", "pin", MODEL)[0] == 0
-    code, said = typed("models", "load", MODEL)
+    code, said = typed("models", "load", ALIAS)
     assert (code, said.splitlines()[-1].endswith("is loaded")) == (0, True)
     assert "ready, pinned, idle" in typed("models")[1]
     code, said = typed("models", "unload", MODEL)

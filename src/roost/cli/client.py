@@ -79,6 +79,7 @@ class _Refusal(msgspec.Struct):
 
 class _Fleet(msgspec.Struct):
     nodes: list[dict[str, object]]
+    aliases: dict[str, str] = {}
 
 
 def ask(
@@ -137,6 +138,11 @@ def fleet_as(settings: Settings, kind: type[T]) -> list[T]:
     Raises what `ask` and `read_as` do.
     """
     return [read_as(node, kind) for node in read_as(ask(settings, FLEET), _Fleet).nodes]
+
+
+def model_of(settings: Settings, name: str) -> str:
+    """Return which model the gateway means by a name; raises what `ask` and `read_as` do."""
+    return read_as(ask(settings, FLEET), _Fleet).aliases.get(name, name)
 
 
 def located(settings: Settings) -> Located:

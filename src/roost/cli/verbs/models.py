@@ -76,9 +76,11 @@ def main(arguments: list[str]) -> int:
 
 def _order(settings: Settings, parsed: Namespace) -> int:
     """Have nodes of a running gateway load, unload, pin or unpin a model."""
+    from roost.cli.client import model_of
     from roost.cli.model_orders import Wish, carry_out
 
-    model = read_aliases(settings.aliases).get(parsed.model, parsed.model)
+    name = read_aliases(settings.aliases).get(parsed.model, parsed.model)
+    model = model_of(settings, name)
     wish = Wish(parsed.action, model, force=parsed.force, wait_s=parsed.wait)
     return carry_out(settings, wish, parsed.node)
 

@@ -132,11 +132,12 @@ class Admin:
         return [offer for offer in served + named if may_use(account, offer.model)]
 
     def fleet(self, call: Call) -> None:
-        """GET /roost/v1/fleet: every node, its models, runtimes and slots, and the queue."""
+        """GET /roost/v1/fleet: nodes, their models, runtimes and slots, the queue, other names."""
         mind = self._mind
         body = {
             "nodes": mind.coordinator.fleet(),
             "statistics": mind.coordinator.statistics(),
+            "aliases": self.aliases,
         }
         call.exchange.reply(200, JSON_BODY, msgspec.json.encode(body))
 

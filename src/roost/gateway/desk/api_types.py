@@ -25,10 +25,11 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """Every node, with its models, runtimes and slots, and the queue."""
+    """Every node, with its models, runtimes and slots, the queue, and other names of models."""
 
     nodes: list[NodeView]
     statistics: Statistics
+    aliases: dict[str, str]
 
 
 class Placement(msgspec.Struct, frozen=True):
