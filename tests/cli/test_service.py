@@ -131,6 +131,17 @@ def test_without_a_session_the_unit_stays_and_says_what_to_type(
     assert "unknown" in capsys.readouterr().out
 
 
+def test_where_it_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """A folder of settings that can be none: the reason, and which one."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    home = ("--home", str(tmp_path / "home"))
+    assert run(["service", "install", "serve", *home]) == 1
+    assert str(tmp_path / "file") in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -95,7 +95,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> int:
+    import os
+
     from roost.errors import Fault, RoostError
+    from roost.text.screen import in_one_line
 
     module = cast("Verb", import_module(f"roost.cli.verbs.{verb}"))
     try:
@@ -107,7 +110,8 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
         return 0
     except OSError as error:
         # asyncio words it well, address included; a bare number would help nobody.
-        print(f"roost {verb}: {error.strerror or type(error).__name__}", file=sys.stderr)
+        where = f": {in_one_line(os.fsdecode(error.filename))}" if error.filename else ""
+        print(f"roost {verb}: {error.strerror or type(error).__name__}{where}", file=sys.stderr)
         return 1
 
 
