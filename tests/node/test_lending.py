@@ -181,6 +181,21 @@ def test_who_returns_while_it_is_lent_has_it_and_the_file_stays_for_the_reader()
     assert restored(one, copy)[0] == Forget(FIRST, copy.session)
 
 
+def test_what_another_prompt_would_cut_short_is_lent_and_not_moved() -> None:
+    """However much of a conversation is its beginning, it is whole for its own next turn."""
+    one = node(1)
+    mine = (*LONG[:10], *range(200, 208))
+    serve(one, 1, mine)
+    serve(one, 2, STRANGER)
+    restore = lent(one, 3)
+    assert restore.copies
+    restored(one, restore)
+    end(one, 3)
+    (park,) = turn(one, 4, (*mine, 4, 5))
+    (back,) = [effect for effect in answer(one, [park]) if isinstance(effect, Restore)]
+    assert (back.session, back.copies) == (restore.session, False)
+
+
 def test_what_could_not_be_lent_once_is_kept_for_its_own() -> None:
     """No other prompt asks for it any more; its conversation does."""
     one = put_aside()

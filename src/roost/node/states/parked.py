@@ -158,15 +158,16 @@ def furthest(sessions: Iterable[Parked], wanted: bytes) -> tuple[Parked, int] | 
     """The session that a prompt continues furthest, and how far, in tokens.
 
     It has to be continued for at least half of what is known of it: a common beginning alone is not
-    worth the end of somebody's conversation.
+    worth the end of somebody's conversation. Of those that share the same, the one that goes on with
+    least beyond that.
     """
     best: Parked | None = None
-    best_rank = (0, 0.0)
+    best_rank = (0, 0, 0.0)
     for one in sessions:
         known = one.content.known
         if one.place not in TAKEABLE or not wanted.startswith(known[: len(known) // 2]):
             continue
-        rank = (common_tokens(known, wanted), one.used_at)
+        rank = (common_tokens(known, wanted), -len(known), one.used_at)
         if rank > best_rank:
             best, best_rank = one, rank
     return (best, best_rank[0]) if best else None

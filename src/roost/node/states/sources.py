@@ -144,9 +144,20 @@ def find(
         best, most = Shared(sessions, seed[0]), seed[1]
     mine = [one for one in sessions if one.runtime == runtime and one.tenant == tenant]
     whole = furthest(mine, wanted)
-    if whole is not None and whole[1] > most:
+    if whole is not None and whole[1] > most and not (copies and _is_others(sessions, *whole)):
         best, most = Whole(sessions, whole[0]), whole[1]
+    elif whole is not None and whole[1] > most and whole[0].lends:
+        best, most = Copy(sessions, whole[0]), whole[1]
     copy = nearest(mine, wanted, sessions.settings.shared_tokens_min) if copies else None
     if copy is not None and copy[1] > most:
         best, most = Copy(sessions, copy[0]), copy[1]
     return (best, most) if best is not None else None
+
+
+def _is_others(sessions: Sessions, one: Parked, shared: int) -> bool:
+    """Whether a prompt that shares so much with a conversation is no next turn of it.
+
+    What it does not go on with would be lost to whoever does, and there is enough to lend instead.
+    """
+    lost = one.content.known_tokens - shared
+    return lost >= sessions.settings.tokens_min and shared >= sessions.settings.shared_tokens_min
