@@ -23,6 +23,7 @@ from roost.node.errands import UNKNOWN as NO_STATE
 from roost.node.states.session_settings import SessionSettings
 from roost.wire.messages import StateOrder, StatesTold
 from tests.node.kit import FIRST, LINK, MODEL, Node
+from tests.node.test_lending import lent, put_aside
 from tests.node.test_outliving import (
     ALICE,
     BOB,
@@ -40,6 +41,7 @@ from tests.node.test_outliving import (
     ready,
     replace,
 )
+from tests.node.test_seating import restored
 
 SLOT = slot_name(FIRST, 0)
 
@@ -212,6 +214,18 @@ def test_a_file_leaves_memory_and_comes_back() -> None:
 def sent_last(node: Node) -> list[Effect]:
     """The answer that was sent last."""
     return [next(e for e in reversed(node.all) if isinstance(e, Send))]
+
+
+def test_what_is_lent_leaves_memory_once_it_was_read() -> None:
+    """Its operator waits for that, and is not told that it was lost."""
+    one = put_aside()
+    restore = lent(one, 3)
+    assert order(one, "demote", f"st_{restore.session}", wait_s=9.0) == []
+    (demote,) = [effect for effect in restored(one, restore) if isinstance(effect, Demote)]
+    assert demote.session == restore.session
+    one.take(one.agent.on_demoted(demote.session, True, one.now))
+    assert Forget(FIRST, restore.session, "ram") in one.fresh()
+    assert result(one).failure is None
 
 
 def test_what_is_spoilt_on_its_way_is_gone_and_told() -> None:

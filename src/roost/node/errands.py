@@ -24,7 +24,7 @@ from roost.errors import Failure
 from roost.node.desk import Outgoing
 from roost.node.effects import Effect
 from roost.node.floor.floor import Floor
-from roost.node.states.parked import AT_REST, NOBODY, TAKEABLE, Parked
+from roost.node.states.parked import NOBODY, TAKEABLE, Parked
 from roost.node.workshop import Workshop
 from roost.wire.messages import StateOrder, StatesTold
 
@@ -221,4 +221,4 @@ def slot_name(runtime: RuntimeId, slot: int) -> str:
 
 
 def _is_at_rest(one: Parked) -> bool:
-    return one.place in AT_REST and not one.is_demoting
+    return one.is_at_rest and not one.is_demoting
