@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from roost.backends.base import SavedState, SlotUse
 from roost.core.events import Started
@@ -243,6 +244,26 @@ def test_what_is_copied_to_disk_meanwhile_stays_for_its_reader() -> None:
     assert one.to_slot(0, copies=True).tier == "ram"
     assert sessions.on_lent(one, ok=True) == []
     assert sessions.tidy(2.0) == [Forget(FIRST, park.session, "ram")]
+
+
+@pytest.mark.parametrize("is_whole_back", [True, False])
+def test_what_goes_while_it_is_copied_to_disk_stays_for_its_reader(*, is_whole_back: bool) -> None:
+    """Its conversation has it again, or an operator erases it; then the disk is done."""
+    sessions = Sessions(msgspec.structs.replace(SHARED, ram_bytes=1500))
+    sessions.on_states(FIRST, TOKEN_BYTES)
+    (park,) = sessions.park(FIRST, content(1), 0.0)
+    assert isinstance(park, Park)
+    sessions.on_parked(park.session, SavedState(11, 1100), 0.0)
+    (one,) = sessions
+    sessions.lend(one)
+    if is_whole_back:
+        sessions.take(one)
+        assert sessions.on_restored(park.session, ok=True) == []
+    else:
+        assert sessions.erase(one) == []
+    assert sessions.on_demoted(park.session, ok=True, now=1.0) == []
+    assert sessions.on_lent(one, ok=True) == [Forget(FIRST, park.session)]
+    assert (sessions.view().ram_bytes, sessions.view().disk_bytes) == (0, 0)
 
 
 def test_only_the_last_used_are_compared() -> None:

@@ -226,8 +226,7 @@ class Sessions:
             self.failures += 1
             self._disk_rests_until = now + self.settings.disk_rest_s
         if one.place == "leaving":
-            self._parked.drop(one)
-            return [Forget(one.runtime, session)]
+            return self._leave(one)
         if not ok or one.place == "restoring":
             self._parked.hold_disk(one, 0)
             one.place = "ram" if one.place == "moving" else one.place
