@@ -266,6 +266,22 @@ def test_what_goes_while_it_is_copied_to_disk_stays_for_its_reader(*, is_whole_b
     assert (sessions.view().ram_bytes, sessions.view().disk_bytes) == (0, 0)
 
 
+def test_no_seed_goes_for_one_that_has_no_room() -> None:
+    """Or a slot would be filled from one that has just been forgotten for nothing."""
+    sessions = Sessions(msgspec.structs.replace(SHARED, ram_bytes=10_000, disk_bytes=0))
+    sessions.on_states(FIRST, TOKEN_BYTES)
+    (first,) = sessions.seed(FIRST, content(1), 0.0)
+    assert isinstance(first, Park)
+    assert sessions.on_seeded(first.session, SavedState(11, 1100)) == []
+    (park,) = sessions.park(FIRST, msgspec.structs.replace(content(2), held=80), 0.0)
+    assert isinstance(park, Park)
+    assert sessions.seed(FIRST, msgspec.structs.replace(content(3), held=45), 1.0) == []
+    assert [one.session for one in sessions.seeds] == [first.session]
+    sessions.on_parked(park.session, None, 2.0)
+    forget, more = sessions.seed(FIRST, msgspec.structs.replace(content(3), held=45), 2.0)
+    assert (forget, type(more)) == (Forget(FIRST, first.session), Park)
+
+
 def test_only_the_last_used_are_compared() -> None:
     """However many conversations begin alike, and of equal ones the smallest is read."""
     many = [

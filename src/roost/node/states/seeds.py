@@ -8,7 +8,7 @@ of the memory that sessions may have; while a seed is written or read it is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from roost.backends.base import SavedState
@@ -66,15 +66,19 @@ class Seeds:
         """Bytes of all of them."""
         return sum(one.size_bytes for one in self._seeds.values())
 
-    def make_room(self, need_bytes: int) -> list[Effect]:
-        """Forget the least recently used until a seed of this size fits; nobody if it cannot."""
-        effects: list[Effect] = []
-        resting = [one for one in self if one.is_at_rest]
-        stays_bytes = self.size_bytes - sum(one.size_bytes for one in resting)
-        for one in resting if stays_bytes + need_bytes <= self.max_bytes else ():
-            if self.size_bytes + need_bytes > self.max_bytes:
-                effects += self._forget(one)
-        return effects
+    def in_the_way(self, need_bytes: int) -> list[Seed] | None:
+        """Those that go for a seed of this size, the longest unused first; None if it cannot fit."""
+        over_bytes = self.size_bytes + need_bytes - self.max_bytes
+        going: list[Seed] = []
+        for one in self:
+            if over_bytes > 0 and one.is_at_rest:
+                over_bytes -= one.size_bytes
+                going.append(one)
+        return going if over_bytes <= 0 else None
+
+    def drop(self, going: Iterable[Seed]) -> list[Effect]:
+        """Forget these."""
+        return [effect for one in going for effect in self._forget(one)]
 
     def add(self, seed: Seed) -> list[Effect]:
         """Write this one from its reserved slot; there has to be room for it."""
@@ -131,8 +135,7 @@ class Seeds:
 
     def tidy(self, before: float) -> list[Effect]:
         """Forget what was not used since."""
-        old = [one for one in self if one.is_at_rest and one.used_at <= before]
-        return [effect for one in old for effect in self._forget(one)]
+        return self.drop([one for one in self if one.is_at_rest and one.used_at <= before])
 
     def oldest_s(self) -> float | None:
         """When the longest unused was used last."""
@@ -140,8 +143,7 @@ class Seeds:
 
     def on_gone(self, runtime: RuntimeId) -> list[Effect]:
         """A runtime is gone, and nobody else begins with what it has computed."""
-        gone = [one for one in self if one.runtime == runtime]
-        return [effect for one in gone for effect in self._forget(one)]
+        return self.drop([one for one in self if one.runtime == runtime])
 
     def _forget(self, one: Seed) -> list[Effect]:
         del self._seeds[one.session]

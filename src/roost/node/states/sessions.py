@@ -160,12 +160,13 @@ class Sessions:
     def seed(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
         """Copy what a reserved slot holds; nothing where there is no room for it."""
         need_bytes = self.need_bytes(runtime, content.held)
-        effects = self.seeds.make_room(need_bytes)
-        if self.seeds.size_bytes + need_bytes > self.seeds.max_bytes:
-            return effects
-        effects += self._make_room(need_bytes)
-        if self._room_bytes() < need_bytes:
-            return effects
+        going = self.seeds.in_the_way(need_bytes)
+        freed_bytes = sum(one.size_bytes for one in going or ()) + self._parked.yielding_bytes(
+            "ram"
+        )
+        if going is None or self._room_bytes() + freed_bytes < need_bytes:
+            return []
+        effects = [*self.seeds.drop(going), *self._make_room(need_bytes)]
         seed = Seed(self._new(), runtime, content, now, need_bytes)
         return [*effects, *self.seeds.add(seed)]
 

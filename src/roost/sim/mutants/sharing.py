@@ -66,7 +66,7 @@ class _Hasty(Seeds):
 
 
 class _Boundless(Seeds):
-    def make_room(self, need_bytes: int) -> list[Effect]:
+    def in_the_way(self, need_bytes: int) -> list[Seed] | None:
         self.max_bytes = 10**9
         return []
 
