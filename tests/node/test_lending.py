@@ -5,17 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roost.backends.base import SavedState, SlotUse
+from roost.backends.base import Prepared, SavedState, SlotUse
 from roost.core.events import Started
 from roost.core.ids import SessionId, TenantId
 from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run
+from roost.node.floor.seating import Seating
 from roost.node.floor.writes import Writes
 from roost.node.settings import AgentSettings
 from roost.node.slots import Content, pack
 from roost.node.states.parked import LOOKS, Parked, nearest
 from roost.node.states.sessions import Sessions
 from roost.node.stream import Stream
-from tests.node.kit import ANSWER, FIRST, MODEL, Node, key, offer, open_message
+from tests.node.kit import ANSWER, FIRST, MODEL, Node, key, offer, open_message, request
 from tests.node.test_seating import LIMITS, TOKEN_BYTES, answer, end, parked, restored, serve, turn
 
 BEGINNING = tuple(range(100, 110))
@@ -280,6 +281,77 @@ def test_no_seed_goes_for_one_that_has_no_room() -> None:
     sessions.on_parked(park.session, None, 2.0)
     forget, more = sessions.seed(FIRST, msgspec.structs.replace(content(3), held=45), 2.0)
     assert (forget, type(more)) == (Forget(FIRST, first.session), Park)
+
+
+def seated(slots: int) -> tuple[Seating, Sessions]:
+    """Where ten tokens take as long to compute as a hundred to move."""
+    sessions = Sessions(SHARED)
+    sessions.on_states(FIRST, TOKEN_BYTES)
+    seating = Seating(FIRST, slots, sessions)
+    seating.worth.on_prefill(100, 100.0)
+    seating.worth.on_move(1000, 1.0)
+    return seating, sessions
+
+
+def leave(seating: Seating, slot: int, held: int) -> None:
+    """Have a slot hold so many tokens, of which the first are what others begin with."""
+    tokens = (*BEGINNING, *range(1000 * slot + 1000, 1000 * slot + 1013))
+    seating.slots.seat(slot, pack(tokens), TenantId("t"))
+    seating.slots.free(slot, tokens, held)
+
+
+def comer(number: int) -> Stream:
+    """A stream that begins like others."""
+    stream = Stream(key(number), open_message(number, tenant="t"), 9, 0.0)
+    stream.move("loaded")
+    stream.move("prepared")
+    stream.prepared = Prepared(request(), (*BEGINNING, number), limit=9)
+    return stream
+
+
+def come(seating: Seating, stream: Stream) -> list[Effect]:
+    """It needs a slot."""
+    seating.enqueue(stream)
+    return seating.step(0.0)
+
+
+def test_a_large_seed_does_not_hide_a_small_one() -> None:
+    """Or a slot would be written for each that comes, and read by nobody."""
+    seating, sessions = seated(3)
+    (large,) = sessions.seed(FIRST, msgspec.structs.replace(content(1), held=100), 0.0)
+    assert isinstance(large, Park)
+    sessions.on_seeded(large.session, SavedState(100, 10_000))
+    leave(seating, 0, 23)
+    (park,) = come(seating, comer(1))
+    assert isinstance(park, Park)
+    seating.on_parked(park.session, SavedState(23, 2300), 0.0)
+    for effects in (seating.step(0.0), come(seating, comer(2))):
+        (restore,) = effects
+        assert isinstance(restore, Restore)
+        assert restore.session == park.session
+
+
+def test_a_slot_is_not_written_twice_for_others() -> None:
+    """Not even if what was written of it turned out to be too large to be read."""
+    seating, _ = seated(3)
+    leave(seating, 0, 23)
+    first = comer(1)
+    (park,) = come(seating, first)
+    assert isinstance(park, Park)
+    seating.on_parked(park.session, SavedState(23, 20_000), 0.0)
+    assert ran(seating.step(0.0)).use.slot == 1
+    seating.on_closed(first)
+    assert [type(effect) for effect in come(seating, comer(2))] == [Run]
+
+
+def test_of_equal_slots_the_smallest_is_copied() -> None:
+    """One that is too large for a seed is no reason to copy none."""
+    seating, _ = seated(4)
+    for slot, held in enumerate((600, 23, 30)):
+        leave(seating, slot, held)
+    (park,) = come(seating, comer(1))
+    assert isinstance(park, Park)
+    assert park.slot == 1
 
 
 def test_only_the_last_used_are_compared() -> None:

@@ -252,16 +252,11 @@ class Seating:
 
     def _copy(self, move: _Move, wanted: bytes, now: float) -> list[Effect]:
         """Have a stream wait for a copy of an idle slot, if that holds what it would compute."""
-        stream, least = move.owner, self._sessions.settings.shared_tokens_min
+        stream = move.owner
         if not self.sharing.copies or not self._writes.may_wait(stream):
             return []
-        mine = [one for one in self.slots.idle() if one.tenant == stream.tenant]
-        known = max(mine, key=lambda one: common_tokens(one.known, wanted), default=None)
-        if known is None or not self._sessions.can_seed(self._runtime, known.held):
-            return []
-        spared = common_tokens(known.known, wanted) - move.hoped
-        moved_bytes = 3 * self._sessions.need_bytes(self._runtime, known.held)
-        if spared < least or not self.worth.is_worth(spared, moved_bytes):
+        known = self._best_idle(move, wanted)
+        if known is None:
             return []
         effects = self._sessions.seed(self._runtime, known, now)
         for effect in effects:
@@ -270,6 +265,31 @@ class Seating:
                 self._writes.begin(effect.session, known, now, lasts=True)
                 self._writes.wait(stream, effect.session)
         return effects
+
+    def _best_idle(self, move: _Move, wanted: bytes) -> Content | None:
+        """The idle slot that spares a stream most and is worth a copy, of equal ones the smallest.
+
+        What there is a seed of already is not written again, whatever that is worth.
+        """
+        tenant, sessions = move.owner.tenant, self._sessions
+        alike = sessions.seeds.alike(self._runtime, tenant, wanted)
+        sown = {seed.content.known for seed, _ in alike}
+        best: Content | None = None
+        best_rank = (0, 0)
+        for one in self.slots.idle():
+            shared = common_tokens(one.known, wanted)
+            spared = shared - move.hoped
+            moved_bytes = 3 * sessions.need_bytes(self._runtime, one.held)
+            if (
+                one.tenant == tenant
+                and one.known not in sown
+                and (spared, -one.held) > best_rank
+                and spared >= sessions.settings.shared_tokens_min
+                and sessions.can_seed(self._runtime, one.held)
+                and self.worth.is_worth(spared, moved_bytes)
+            ):
+                best, best_rank = one, (spared, -one.held)
+        return best
 
     def _learn(self, moved: SavedState | None, since_s: float, now: float) -> None:
         self._sessions.moving_s += now - since_s
@@ -329,17 +349,15 @@ class Seating:
 
     def _better(self, stream: Stream, wanted: bytes, content: Content) -> tuple[Source, int] | None:
         """What spares enough more than the slot does, and is quicker than computing."""
-        found = sources.find(
+        for source, shared in sources.found(
             self._sessions, self._runtime, stream.tenant, wanted, copies=self.sharing.copies
-        )
-        if found is None:
-            return None
-        source, shared = found
-        spared = shared - content.shared
-        # What it displaces is written first, and is about as large.
-        moved_bytes = 2 * source.file.saved.size_bytes
-        good = spared >= source.least and self.worth.is_worth(spared, moved_bytes)
-        return found if good else None
+        ):
+            spared = shared - content.shared
+            # What it displaces is written first, and is about as large.
+            moved_bytes = 2 * source.file.saved.size_bytes
+            if spared >= source.least and self.worth.is_worth(spared, moved_bytes):
+                return source, shared
+        return None
 
     def _should_park(self, move: _Move) -> bool:
         """Whether somebody may want what is about to be lost, and it is enough to be worth it."""

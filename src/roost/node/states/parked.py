@@ -158,7 +158,7 @@ def furthest(sessions: Iterable[Parked], wanted: bytes) -> tuple[Parked, int] | 
     """The session that a prompt continues furthest, and how far, in tokens.
 
     It has to be continued for at least half of what is known of it: a common beginning alone is not
-    worth the end of somebody's conversation. Of those that share the same, the one with least beyond.
+    worth the end of somebody's conversation. Of those that share as much, the shortest.
     """
     best: Parked | None = None
     best_rank = (0, 0, 0.0)

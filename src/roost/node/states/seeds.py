@@ -67,7 +67,7 @@ class Seeds:
         return sum(one.size_bytes for one in self._seeds.values())
 
     def in_the_way(self, need_bytes: int) -> list[Seed] | None:
-        """Those that go for a seed of this size, the longest unused first; None if it cannot fit."""
+        """Those that go for one of this size, the longest unused first; None if it cannot fit."""
         over_bytes = self.size_bytes + need_bytes - self.max_bytes
         going: list[Seed] = []
         for one in self:
@@ -94,17 +94,16 @@ class Seeds:
             one.saved, one.size_bytes = saved, saved.size_bytes
         return self._forget(one) if saved is None or one.is_unwanted else []
 
-    def find(self, runtime: RuntimeId, tenant: TenantId, wanted: bytes) -> tuple[Seed, int] | None:
-        """The whole seed that a prompt shares most with, and how many tokens that are."""
-        best: Seed | None = None
-        most = 0
-        for one in self._seeds.values():
-            mine = one.runtime == runtime and one.content.tenant == tenant
-            if mine and one.is_whole and not one.is_unwanted:
-                shared = common_tokens(one.content.known, wanted)
-                if shared > most:
-                    best, most = one, shared
-        return (best, most) if best is not None else None
+    def alike(self, runtime: RuntimeId, tenant: TenantId, wanted: bytes) -> list[tuple[Seed, int]]:
+        """The whole seeds that a prompt begins like, the smallest first, and how far."""
+        mine = [
+            (one, common_tokens(one.content.known, wanted))
+            for one in self._seeds.values()
+            if one.runtime == runtime and one.content.tenant == tenant
+            if one.is_whole and not one.is_unwanted
+        ]
+        mine.sort(key=lambda found: found[0].size_bytes)
+        return [found for found in mine if found[1]]
 
     def take(self, one: Seed, now: float) -> None:
         """A slot is about to be filled from this one."""

@@ -1,4 +1,4 @@
-"""MACHINE: what a slot can be filled from, and which of these a prompt is served best by.
+"""MACHINE: what a slot can be filled from, and what of these a prompt begins like.
 
     a conversation   that was put aside and goes on: it is moved, and its file goes
     a copy of one    that another prompt begins like: it stays where it is, for whoever it is of
@@ -129,29 +129,28 @@ class Shared:
         return self._sessions.on_sown(self.file, ok=ok)
 
 
-def find(
+def found(
     sessions: Sessions, runtime: RuntimeId, tenant: TenantId, wanted: bytes, *, copies: bool
-) -> tuple[Source, int] | None:
-    """What spares most of a prompt, and how many tokens of it; conversations too, if `copies`.
+) -> list[tuple[Source, int]]:
+    """What a prompt begins like, and for how many tokens; conversations of others, if `copies`.
 
-    Of those that spare the same: a seed, since it is still there afterwards, then a conversation
-    that goes on.
+    Those that spare most come first. Of those that spare the same: a seed, since it is still there
+    afterwards, then a conversation that goes on.
     """
-    best: Source | None = None
-    most = 0
-    seed = sessions.seeds.find(runtime, tenant, wanted)
-    if seed is not None:
-        best, most = Shared(sessions, seed[0]), seed[1]
+    those: list[tuple[Source, int]] = [
+        (Shared(sessions, seed), shared)
+        for seed, shared in sessions.seeds.alike(runtime, tenant, wanted)
+    ]
     mine = [one for one in sessions if one.runtime == runtime and one.tenant == tenant]
     whole = furthest(mine, wanted)
-    if whole is not None and whole[1] > most and not (copies and _is_others(sessions, *whole)):
-        best, most = Whole(sessions, whole[0]), whole[1]
-    elif whole is not None and whole[1] > most and whole[0].lends:
-        best, most = Copy(sessions, whole[0]), whole[1]
+    if whole is not None and not (copies and _is_others(sessions, *whole)):
+        those.append((Whole(sessions, whole[0]), whole[1]))
+    elif whole is not None and whole[0].lends:
+        those.append((Copy(sessions, whole[0]), whole[1]))
     copy = nearest(mine, wanted, sessions.settings.shared_tokens_min) if copies else None
-    if copy is not None and copy[1] > most:
-        best, most = Copy(sessions, copy[0]), copy[1]
-    return (best, most) if best is not None else None
+    if copy is not None:
+        those.append((Copy(sessions, copy[0]), copy[1]))
+    return sorted(those, key=lambda one: -one[1])
 
 
 def _is_others(sessions: Sessions, one: Parked, shared: int) -> bool:

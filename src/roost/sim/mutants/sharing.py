@@ -46,13 +46,13 @@ class _Blind(Sharing):
 
 
 class _Open(Seeds):
-    def find(self, runtime: RuntimeId, tenant: TenantId, wanted: bytes) -> tuple[Seed, int] | None:
+    def alike(self, runtime: RuntimeId, tenant: TenantId, wanted: bytes) -> list[tuple[Seed, int]]:
         for one in self._seeds.values():
             if one.runtime == runtime and one.is_whole:
                 slot, known, held = one.content.slot, one.content.known, one.content.held
                 one.content = Content(slot, tenant, known, held)
-                return one, common_tokens(known, wanted)
-        return None
+                return [(one, common_tokens(known, wanted))]
+        return []
 
 
 class _Hasty(Seeds):
