@@ -267,6 +267,21 @@ def test_what_goes_while_it_is_copied_to_disk_stays_for_its_reader(*, is_whole_b
     assert (sessions.view().ram_bytes, sessions.view().disk_bytes) == (0, 0)
 
 
+def test_as_many_are_kept_as_may_be_whatever_else_is_written() -> None:
+    """The last one that has room stays, and a copy for others is none of them."""
+    sessions = Sessions(msgspec.structs.replace(SHARED, parked_max=2))
+    sessions.on_states(FIRST, TOKEN_BYTES)
+    for number in (1, 2):
+        (park,) = sessions.park(FIRST, content(number), 0.0)
+        assert isinstance(park, Park)
+        assert sessions.on_parked(park.session, SavedState(11, 1100), 0.0) == []
+    (seed,) = sessions.seed(FIRST, content(3), 0.0)
+    assert isinstance(seed, Park)
+    assert sessions.on_seeded(seed.session, SavedState(11, 1100)) == []
+    forget, _ = sessions.park(FIRST, content(4), 0.0)
+    assert forget == Forget(FIRST, SessionId(1))
+
+
 def test_no_seed_goes_for_one_that_has_no_room() -> None:
     """Or a slot would be filled from one that has just been forgotten for nothing."""
     sessions = Sessions(msgspec.structs.replace(SHARED, ram_bytes=10_000, disk_bytes=0))

@@ -115,8 +115,8 @@ class Sessions:
     def park(self, runtime: RuntimeId, content: Content, now: float) -> list[Effect]:
         """Put aside what a reserved slot holds; nothing where there is no room for it."""
         need_bytes = self.need_bytes(runtime, content.held)
-        effects = self._make_room(need_bytes)
-        if self._room_bytes() < need_bytes or self._is_full():
+        effects = self._make_room(need_bytes, files=1)
+        if self._room_bytes() < need_bytes or self._is_full(1):
             return effects
         session = self._new()
         kin = self._writers.kin(runtime)
@@ -372,11 +372,14 @@ class Sessions:
         times = [used_s for used_s in (resting, self.seeds.oldest_s()) if used_s is not None]
         return min(times) + self.settings.idle_s if times else None
 
-    def _make_room(self, need_bytes: int) -> list[Effect]:
-        """Forget the least recently used until a file of this size fits; nobody if it cannot."""
+    def _make_room(self, need_bytes: int, files: int = 0) -> list[Effect]:
+        """Forget the least recently used until a file of this size fits; nobody if it cannot.
+
+        `files` is how many more conversations there are with it: a seed is none.
+        """
         effects: list[Effect] = []
         over_bytes = need_bytes - self._room_bytes()
-        if over_bytes <= 0 and not self._is_full():
+        if over_bytes <= 0 and not self._is_full(files):
             return effects
         if need_bytes and over_bytes > self._parked.yielding_bytes("ram"):
             return effects
@@ -385,7 +388,7 @@ class Sessions:
             if crowded and one.is_shadowed:
                 over_bytes -= one.ram_bytes
                 effects += self._unshadow(one)
-            if one.may_yield and (self._is_full() or (crowded and one.place == "ram")):
+            if one.may_yield and (self._is_full(files) or (crowded and one.place == "ram")):
                 over_bytes -= one.ram_bytes
                 effects += self._forget(one)
         return effects
@@ -429,8 +432,8 @@ class Sessions:
         wanted_bytes = max(self._largest_bytes, int(self.settings.ram_bytes * SPARE))
         return self._room_bytes() < wanted_bytes
 
-    def _is_full(self) -> bool:
-        return len(self._parked) >= self.settings.parked_max
+    def _is_full(self, more: int) -> bool:
+        return len(self._parked) + more > self.settings.parked_max
 
     def _new(self) -> SessionId:
         self._born += 1
