@@ -45,7 +45,7 @@ class _Boundless(Sessions):
         self._parked.add(Parked(session, runtime, content, now, 1))
         return [Park(runtime, content.slot, session)]
 
-    def _make_room(self, need_bytes: int) -> list[Effect]:
+    def _make_room(self, need_bytes: int, files: int = 0) -> list[Effect]:
         return []
 
 
