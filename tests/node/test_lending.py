@@ -14,6 +14,7 @@ from roost.node.floor.writes import Writes
 from roost.node.settings import AgentSettings
 from roost.node.slots import Content, pack
 from roost.node.states.parked import LOOKS, Parked, nearest
+from roost.node.states.session_settings import SessionSettings
 from roost.node.states.sessions import Sessions
 from roost.node.stream import Stream
 from tests.node.kit import ANSWER, FIRST, MODEL, Node, key, offer, open_message, request
@@ -27,9 +28,9 @@ STRANGER = tuple(range(300, 320))
 SHARED = msgspec.structs.replace(LIMITS, shared_tokens_min=8)
 
 
-def node(slots: int) -> Node:
+def node(slots: int, limits: SessionSettings = SHARED) -> Node:
     """A node whose one runtime has so many slots, whose content can be put aside and copied."""
-    made = Node(AgentSettings("tiny", sessions=SHARED, max_in_flight=9), offer(MODEL, slots))
+    made = Node(AgentSettings("tiny", sessions=limits, max_in_flight=9), offer(MODEL, slots))
     made.take(made.agent.on_states(FIRST, TOKEN_BYTES, made.now))
     return made
 
@@ -102,6 +103,20 @@ def test_whoever_wants_a_slot_waits_until_it_is_written() -> None:
     assert ran(effects).key == key(3)
     assert ran(effects).use == SlotUse(0, reuse=True)
     assert [effect.slot for effect in effects if isinstance(effect, Restore)] == [2, 3]
+
+
+def test_nobody_waits_for_what_will_not_be_lent() -> None:
+    """Where nothing is copied, only a conversation's own next turn waits until it is in a file."""
+    one = node(2, msgspec.structs.replace(SHARED, shared_wait_s=0.0))
+    serve(one, 1, LONG)
+    serve(one, 2, STRANGER)
+    (park,) = turn(one, 3, STRANGER[::-1])
+    assert isinstance(park, Park)
+    effects = turn(one, 4, ANOTHER)
+    assert [type(effect) for effect in effects] == [Park]
+    answer(one, effects)
+    end(one, 4)
+    assert turn(one, 5, (*LONG, 4, 5)) == []
 
 
 def test_nobody_waits_for_a_slot_twice() -> None:

@@ -245,7 +245,7 @@ class Seating:
         if not self._writes.may_wait(move.owner):
             return False
         least = move.hoped + self._sessions.settings.shared_tokens_min
-        session = self._writes.of(move.owner, wanted, least)
+        session = self._writes.of(move.owner, wanted, least, copies=self.sharing.copies)
         if session is not None:
             self._writes.wait(move.owner, session)
         return session is not None

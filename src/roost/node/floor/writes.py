@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from roost.core.ids import SessionId
 from roost.node.effects import StreamKey
 from roost.node.slots import Content, common_tokens
+from roost.node.states.parked import goes_on
 from roost.node.stream import Stream
 
 
@@ -60,11 +61,15 @@ class Writes:
         self._has_waited.add(stream.key)
         self._all[session].waiting.add(stream.key)
 
-    def of(self, stream: Stream, wanted: bytes, least: int) -> SessionId | None:
-        """One that has so many tokens of a stream's prompt, and is its tenant's own."""
+    def of(self, stream: Stream, wanted: bytes, least: int, *, copies: bool) -> SessionId | None:
+        """One that has so many tokens of a stream's prompt, and is its tenant's own.
+
+        Unless it `copies`, it is of use only to a prompt that goes on with it.
+        """
         for session, write in self._all.items():
             known, is_own = write.content.known, write.content.tenant == stream.tenant
-            if is_own and common_tokens(known, wanted) >= least:
+            is_of_use = copies or goes_on(known, wanted)
+            if is_own and is_of_use and common_tokens(known, wanted) >= least:
                 return session
         return None
 

@@ -154,6 +154,11 @@ class Lot:
         one.disk_bytes = size_bytes
 
 
+def goes_on(known: bytes, wanted: bytes) -> bool:
+    """Whether a prompt continues at least half of what is known of a conversation."""
+    return wanted.startswith(known[: len(known) // 2])
+
+
 def furthest(sessions: Iterable[Parked], wanted: bytes) -> tuple[Parked, int] | None:
     """The session that a prompt continues furthest, and how far, in tokens.
 
@@ -164,7 +169,7 @@ def furthest(sessions: Iterable[Parked], wanted: bytes) -> tuple[Parked, int] | 
     best_rank = (0, 0, 0.0)
     for one in sessions:
         known = one.content.known
-        if one.place not in TAKEABLE or not wanted.startswith(known[: len(known) // 2]):
+        if one.place not in TAKEABLE or not goes_on(known, wanted):
             continue
         rank = (common_tokens(known, wanted), -len(known), one.used_at)
         if rank > best_rank:
