@@ -9,22 +9,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from roost.backends.base import Runtime, StartSettings
+from roost.backends.base import Runtime, SavedState, StartSettings
 from roost.backends.scripted.backend import ScriptedBackend, ScriptedRuntime
 from roost.cli.parts.states import kept_of
 from roost.core.events import Finished, Started
-from roost.core.ids import ModelId, NodeId, RuntimeId
+from roost.core.ids import ModelId, NodeId, RuntimeId, SessionId
 from roost.core.model import Manifest, RuntimeKey, RuntimeOptions
 from roost.core.snapshots import SessionsView
+from roost.errors import RoostError
 from roost.node.agent import Agent
+from roost.node.effects import Promote
 from roost.node.loop import LoopSettings, NodeLoop
 from roost.node.settings import AgentSettings
 from roost.node.states.keeping import Keeper, KeepSettings
 from roost.node.states.session_settings import SessionSettings
 from roost.observe import logs
 from roost.store.shelved import Found, reconcile
-from roost.store.states import read_label
+from roost.store.states import payload_of, read_label
 from roost.wire.memory import memory_pair
 from roost.wire.messages import VERSION, Hello
 from tests.conftest import Eventually
@@ -308,3 +311,14 @@ async def test_operators_move_and_pin_what_an_earlier_life_has_left(
         await eventually(lambda: "list" in node.gateway.told, what="the list")
         (only,) = node.gateway.told["list"].states
         assert (only.id, only.pinned, only.model, only.tier) == ("st_1", True, MODEL, "disk")
+
+
+async def test_what_several_find_spoilt_at_once_is_counted_once(tmp_path: Path) -> None:
+    """Whoever comes second finds it put aside already."""
+    keeper = Keeper(KeepSettings(str(tmp_path / "memory"), str(tmp_path), lasts=True))
+    payload_of(tmp_path, "s1").write_bytes(b"not as it was written")
+    asked = Promote(SessionId(1), SavedState(1, 21), b"", FACTS.kin)
+    for _ in range(2):
+        with pytest.raises(RoostError):
+            await keeper.promote(asked)
+    assert keeper.quarantined == 1

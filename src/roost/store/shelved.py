@@ -104,10 +104,15 @@ def reconcile(folder: Path, now_unix_s: int, ttl_s: float) -> Found:
     return Found(tuple(found), expired, quarantined, leftovers)
 
 
-def quarantine(folder: Path, name: str) -> None:
-    """Move a state aside; what cannot be moved is removed: it must not be found again."""
+def quarantine(folder: Path, name: str) -> bool:
+    """Move a state aside; what cannot be moved is removed: it must not be found again.
+
+    Say whether there was anything: whoever read it at the same time may have been first.
+    """
     aside = folder / _ASIDE
-    for path in (states.label_of(folder, name), states.payload_of(folder, name)):
+    paths = states.label_of(folder, name), states.payload_of(folder, name)
+    was_there = any(os.path.lexists(path) for path in paths)
+    for path in paths:
         try:
             aside.mkdir(mode=0o700, exist_ok=True)
             path.replace(aside / path.name)
@@ -119,6 +124,7 @@ def quarantine(folder: Path, name: str) -> None:
         kept = sorted(aside.iterdir(), key=lambda path: path.lstat().st_mtime_ns)
         for path in kept[:-QUARANTINE_MAX]:
             path.unlink()
+    return was_there
 
 
 def _locked(folder: Path) -> int | None:

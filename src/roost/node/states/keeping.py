@@ -181,8 +181,7 @@ class Keeper:
 
     def _put_aside(self, effect: Restore | Promote) -> None:
         if self.settings.lasts:
-            shelved.quarantine(self._disk, _name(effect.session))
-            self.quarantined += 1
+            self.quarantined += shelved.quarantine(self._disk, _name(effect.session))
 
     def _remove(self, effect: Forget) -> None:
         name = _name(effect.session)
