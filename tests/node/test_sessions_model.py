@@ -7,6 +7,7 @@ or given to another tenant, limits hold at every moment, and the least recently 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -21,10 +22,11 @@ from hypothesis.stateful import (
 )
 
 from roost.backends.base import Prepared, SavedState
-from roost.core.ids import RuntimeId, SessionId
+from roost.core.ids import RuntimeId, SessionId, TenantId
 from roost.node.effects import Demote, Effect, Forget, Park, Restore, Run
 from roost.node.floor.seating import Seating
 from roost.node.slots import pack
+from roost.node.states.parked import TAKEABLE, Parked
 from roost.node.states.session_settings import SessionSettings
 from roost.node.states.sessions import Sessions
 from roost.node.stream import Stream
@@ -86,17 +88,17 @@ class Files:
 
 
 class World(RuleBasedStateMachine):
-    """Two slots, two tenants, conversations that go on and fork."""
+    """Three slots, two tenants, an operator, conversations that go on and fork."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sessions = Sessions(LIMITS)
         self.sessions.on_states(RUNTIME, TOKEN_BYTES)
-        self.seating = Seating(RUNTIME, 2, self.sessions)
+        self.seating = Seating(RUNTIME, 3, self.sessions)
         self.now = 0.0
         self.streams = 0
         self.waiting: list[Stream] = []
-        self.slots = [Slot(), Slot()]
+        self.slots = [Slot(), Slot(), Slot()]
         self.files = Files()
         self.parking: dict[SessionId, int] = {}
         self.restoring: dict[int, Restore] = {}
@@ -175,7 +177,11 @@ class World(RuleBasedStateMachine):
         if gone.excused or gone.is_seed or self.files.expired:
             return
         # One that is about to be restored is spared by whoever makes room for that.
-        chosen = {one.session for one in self.sessions if one.place == "restoring" or one.readers}
+        chosen = {
+            one.session
+            for one in self.sessions
+            if one.place == "restoring" or one.readers or one.pinned
+        }
         for session, other in self.files.all.items():
             moves = other.saving or other.demoting or other.restoring or other.readers
             rests = not moves and not other.is_seed and session not in chosen
@@ -300,7 +306,56 @@ class World(RuleBasedStateMachine):
         slot.tenant, slot.tokens = (file.tenant, file.tokens) if ok else ("", ())
         # What was brought back goes, if not at once then with its last reader.
         file.excused = file.excused or not effect.copies
-        self.perform(self.seating.on_restored(number, effect.session, ok=ok, now=self.now))
+        effects = self.seating.on_restored(number, effect.session, ok=ok, now=self.now)
+        if self.seating.slots.content(number).tenant is None:
+            # Nobody waits for it any more, and its tenant is gone: it counts as empty.
+            slot.tenant, slot.tokens = "", ()
+        self.perform(effects)
+        self.go_on()
+
+    def somebody(self, data: st.DataObject) -> Parked:
+        """One of those that nothing but readers or a disk is busy with."""
+        return data.draw(st.sampled_from([one for one in self.sessions if one.place in TAKEABLE]))
+
+    @precondition(lambda self: any(one.place in TAKEABLE for one in self.sessions))
+    @rule(data=st.data(), pinned=st.booleans())
+    def pin(self, data: st.DataObject, pinned: bool) -> None:
+        """An operator wants one to stay, or not any more."""
+        self.sessions.pin(self.somebody(data), pinned=pinned)
+
+    @precondition(lambda self: any(one.place in TAKEABLE for one in self.sessions))
+    @rule(data=st.data())
+    def erase(self, data: st.DataObject) -> None:
+        """An operator wants one to be gone."""
+        self.gone(lambda: self.sessions.erase(self.somebody(data)))
+
+    @precondition(lambda self: self.is_busy())
+    @rule(tenant=st.sampled_from("ab"))
+    def forget_tenant(self, tenant: str) -> None:
+        """Nobody asks for a tenant any more."""
+        self.seating.slots.forget(TenantId(tenant))
+        for slot in self.slots:
+            if slot.stream is None and slot.tenant == tenant:
+                slot.tenant, slot.tokens = "", ()
+        self.gone(lambda: self.sessions.forget(TenantId(tenant)))
+
+    @rule(over_bytes=st.integers(1, 100))
+    def squeeze(self, over_bytes: int) -> None:
+        """Memory is short."""
+        self.gone(lambda: self.sessions.squeeze(over_bytes))
+
+    def is_busy(self) -> bool:
+        """Whether a file is read for others or copied to disk: else too much goes too early."""
+        return any(one.readers or one.demoting for one in self.files.all.values())
+
+    def gone(self, ask: Callable[[], list[Effect]]) -> None:
+        """Have some go for another reason than want of room, at once or when they are at rest."""
+        self.files.expired = True
+        self.perform(ask())
+        self.files.expired = False
+        for one in self.sessions:
+            if one.place == "leaving":
+                self.files.all[one.session].excused = True
         self.go_on()
 
     @precondition(lambda self: any(file.demoting for file in self.files.all.values()))
