@@ -22,7 +22,7 @@ NOBODY = RuntimeId("")
 """The runtime of what no living one can read."""
 UNKNOWN = ModelId("")
 NO_WRITER = "", 0
-LOOKS = 64
+LOOKS = 16
 """Conversations with one beginning that are compared to its end: some hundred microseconds."""
 
 
