@@ -253,7 +253,11 @@ class Seating:
     def _copy(self, move: _Move, wanted: bytes, now: float) -> list[Effect]:
         """Have a stream wait for a copy of an idle slot, if that holds what it would compute."""
         stream = move.owner
+        least = self._sessions.settings.shared_tokens_min
         if not self.sharing.copies or not self._writes.may_wait(stream):
+            return []
+        # Of a warm prompt there is not so much left to be spared, and most are warm.
+        if len(wanted) // TOKEN_BYTES - move.hoped < least:
             return []
         known = self._best_idle(move, wanted)
         if known is None:
@@ -349,6 +353,10 @@ class Seating:
 
     def _better(self, stream: Stream, wanted: bytes, content: Content) -> tuple[Source, int] | None:
         """What spares enough more than the slot does, and is quicker than computing."""
+        settings = self._sessions.settings
+        most = len(wanted) // TOKEN_BYTES - content.shared
+        if most < min(settings.tokens_min, settings.shared_tokens_min):
+            return None
         for source, shared in sources.found(
             self._sessions, self._runtime, stream.tenant, wanted, copies=self.sharing.copies
         ):
