@@ -22,8 +22,10 @@ from roost.node.errands import (
 from roost.node.errands import UNKNOWN as NO_STATE
 from roost.node.states.session_settings import SessionSettings
 from roost.wire.messages import StateOrder, StatesTold
+from tests.node import test_seating as seating
 from tests.node.kit import FIRST, LINK, MODEL, Node
-from tests.node.test_lending import lent, put_aside
+from tests.node.test_lending import ANOTHER, LONG, lent, put_aside
+from tests.node.test_lending import node as lending
 from tests.node.test_outliving import (
     ALICE,
     BOB,
@@ -163,6 +165,23 @@ def test_who_comes_meanwhile_goes_first() -> None:
     end(one, 1)
     assert one.agent.status().runtimes[0].slots[0].busy, "the second one runs there"
     assert told(one) is None
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_what_is_erased_is_in_no_copy_either(*, saved: bool) -> None:
+    """A slot was copied for somebody who began like it."""
+    one = lending(3)
+    seating.serve(one, 1, LONG)
+    seating.serve(one, 2, ANOTHER)
+    (copy,) = [effect for effect in one.all if isinstance(effect, Park)]
+    assert copy.shared
+    state = SLOT
+    if saved:
+        (park,) = order(one, "save", SLOT)
+        assert isinstance(park, Park)
+        seating.parked(one, park)
+        state = f"st_{park.session}"
+    assert Forget(FIRST, copy.session) in order(one, "erase", state)
 
 
 def test_erasing_is_at_once_and_for_good() -> None:

@@ -170,6 +170,7 @@ class Errands:
             return False
         if what == "erase":
             floor.slots.forget_one(slot)
+            self._do(self._sessions.seeds.erase(content))
             return True
         self._do(floor.seating.pack_one(content, now))
         return self._began(order, state, floor.seating.packed(slot))
@@ -177,7 +178,7 @@ class Errands:
     def _parked(self, order: _Open, state: str, one: Parked) -> Outcome:
         what, sessions = order.order.what, self._sessions
         if what == "erase" and one.place in TAKEABLE:
-            self._do(sessions.erase(one))
+            self._do([*sessions.erase(one), *sessions.seeds.erase(one.content)])
             return True
         if not _is_at_rest(one):
             return False

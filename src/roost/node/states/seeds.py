@@ -132,6 +132,19 @@ class Seeds:
                 effects += self._forget(one) if one.is_at_rest else []
         return effects
 
+    def erase(self, content: Content) -> list[Effect]:
+        """Keep no copy of this conversation, as it is or as it was; beginnings of others stay."""
+        known = content.known
+        effects: list[Effect] = []
+        for one in self:
+            its = one.content.known
+            if one.content.tenant == content.tenant and (
+                known.startswith(its) or its.startswith(known)
+            ):
+                one.is_unwanted = True
+                effects += self._forget(one) if one.is_at_rest else []
+        return effects
+
     def tidy(self, before: float) -> list[Effect]:
         """Forget what was not used since."""
         return self.drop([one for one in self if one.is_at_rest and one.used_at <= before])
