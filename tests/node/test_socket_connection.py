@@ -290,33 +290,26 @@ async def test_tls_is_verified(tmp_path: Path) -> None:
             assert caught.value.failure.reason == reason
 
 
-async def test_a_gateway_with_tls_is_said_to_have_it() -> None:
-    """Who joins http:// where https:// is spoken learns which of the two to write."""
-
-    async def alert(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(bytes.fromhex("15030300020246"))
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(alert, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(RoostError) as caught:
-            await dial(Address(f"http://127.0.0.1:{port}", TOKEN))
-    assert caught.value.failure.reason == "node_lost"
-    assert "is joined with https://" in caught.value.failure.message
-
-
-async def test_a_gateway_without_tls_is_said_to_have_none() -> None:
-    """Who joins https:// where http:// is spoken learns which of the two to write."""
+@pytest.mark.parametrize(
+    ("scheme", "answer", "meant"),
+    [
+        ("http", bytes.fromhex("15030300020246"), "is joined with https://"),
+        ("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", "plain HTTP with http://"),
+    ],
+)
+async def test_who_joins_with_the_other_scheme_learns_which_to_write(
+    scheme: str, answer: bytes, meant: str
+) -> None:
+    """Where TLS is spoken an alert comes back, where it is not an answer that is no TLS."""
 
     async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.write(answer)
         await writer.drain()
         writer.close()
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(RoostError) as caught:
-            await dial(Address(f"https://127.0.0.1:{port}", TOKEN))
+            await dial(Address(f"{scheme}://127.0.0.1:{port}", TOKEN))
     assert caught.value.failure.reason == "node_lost"
-    assert "plain HTTP with http://" in caught.value.failure.message
+    assert meant in caught.value.failure.message
