@@ -178,7 +178,7 @@ class Errands:
     def _parked(self, order: _Open, state: str, one: Parked) -> Outcome:
         what, sessions = order.order.what, self._sessions
         if what == "erase" and one.place in TAKEABLE:
-            self._do([*sessions.erase(one), *sessions.seeds.erase(one.content)])
+            self._do(sessions.erase(one))
             return True
         if not _is_at_rest(one):
             return False

@@ -63,13 +63,11 @@ class Seating:
         # Each with its prompt as slots compare it: packing takes milliseconds.
         self._queue: dict[StreamKey, tuple[Stream, bytes]] = {}
         self._moves: dict[int, _Move] = {}
-        # Slots that are being put aside although nobody waits for them, by session.
-        self._packing: dict[SessionId, int] = {}
 
     @property
     def is_packing(self) -> bool:
         """Whether the content of a slot that nobody has is being written."""
-        return self._writes.any_lasts
+        return self._writes.outlast
 
     def __contains__(self, stream: Stream) -> bool:
         """Whether this stream waits here, in the line or for its slot's content to be moved."""
@@ -154,13 +152,12 @@ class Seating:
         for effect in effects:
             if isinstance(effect, Park):
                 self.slots.reserve(content.slot)
-                self._packing[effect.session] = content.slot
-                self._writes.begin(effect.session, content, now, lasts=True)
+                self._writes.begin(effect.session, content, now, "pack")
         return effects
 
     def packed(self, slot: int) -> SessionId | None:
         """What the content of this slot is being put aside as."""
-        return next((one for one, its in self._packing.items() if its == slot), None)
+        return self._writes.packed(slot)
 
     def on_closed(self, stream: Stream) -> None:
         """A stream has left its slot for good."""
@@ -176,18 +173,16 @@ class Seating:
         if write is None:
             return effects
         self._learn(saved, write.since_s, now)
-        slot = self._packing.pop(session, None)
-        if slot is not None:
+        slot = write.content.slot
+        if write.purpose == "pack":
             # One place: what is in a file is not in its slot as well, and what cannot be written is
             # not tried again.
             self.slots.clear(slot)
+        if write.purpose != "move":
             self.slots.release(slot)
             return effects
-        move = next((move for move in self._moves.values() if move.session == session), None)
-        if move is None:
-            if write.lasts:
-                # A copy for others: the slot goes on with what it holds.
-                self.slots.release(write.content.slot)
+        move = self._moves.get(slot)
+        if move is None or move.session != session:
             return effects
         if move.stream is None and not move.copies:
             # Nobody takes the slot, so what is in it stays there, and only there.
@@ -266,7 +261,7 @@ class Seating:
         for effect in effects:
             if isinstance(effect, Park):
                 self.slots.reserve(known.slot)
-                self._writes.begin(effect.session, known, now, lasts=True)
+                self._writes.begin(effect.session, known, now, "copy")
                 self._writes.wait(stream, effect.session)
         return effects
 

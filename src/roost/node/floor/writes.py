@@ -9,6 +9,7 @@ or for a copy. Each waits once, and a write is answered within the shell's bound
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from roost.core.ids import SessionId
 from roost.node.effects import StreamKey
@@ -16,17 +17,17 @@ from roost.node.slots import Content, common_tokens
 from roost.node.states.parked import goes_on
 from roost.node.stream import Stream
 
+Purpose: TypeAlias = Literal["move", "pack", "copy"]
+"""The slot is somebody's next, its content is put aside for its own sake, or others want it too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What is being written, since when, and who waits for it.
-
-    `lasts` says that it is written for its own sake, or for others, and not to empty the slot.
-    """
+    """What is being written, since when, what for, and who waits for it."""
 
     content: Content
     since_s: float
-    lasts: bool
+    purpose: Purpose
     waiting: set[StreamKey] = field(default_factory=set)
 
 
@@ -38,9 +39,9 @@ class Writes:
         self._has_waited: set[StreamKey] = set()
 
     @property
-    def any_lasts(self) -> bool:
-        """Whether any is written for its own sake, or for others."""
-        return any(write.lasts for write in self._all.values())
+    def outlast(self) -> bool:
+        """Whether any is written although no stream is about to get its slot."""
+        return any(write.purpose != "move" for write in self._all.values())
 
     def __contains__(self, stream: Stream) -> bool:
         """Whether this stream waits for one."""
@@ -50,11 +51,16 @@ class Writes:
         """Whether this stream has not waited yet."""
         return stream.key not in self._has_waited
 
+    def packed(self, slot: int) -> SessionId | None:
+        """What the content of this slot is being put aside as, for its own sake."""
+        packs = ((name, one) for name, one in self._all.items() if one.purpose == "pack")
+        return next((name for name, one in packs if one.content.slot == slot), None)
+
     def begin(
-        self, session: SessionId, content: Content, now: float, *, lasts: bool = False
+        self, session: SessionId, content: Content, now: float, purpose: Purpose = "move"
     ) -> None:
         """A slot is being written."""
-        self._all[session] = Write(content, now, lasts)
+        self._all[session] = Write(content, now, purpose)
 
     def wait(self, stream: Stream, session: SessionId) -> None:
         """Have a stream wait for this one."""

@@ -244,8 +244,8 @@ class Sessions:
         return [Mark(one.session, pinned)] if one.disk_bytes else []
 
     def erase(self, one: Parked) -> list[Effect]:
-        """Have nobody read this one any more; at rest or on its way to disk."""
-        return self._forget(one, counts=False)
+        """Have nobody read this one any more, nor a copy; at rest or on its way to disk."""
+        return [*self._forget(one, counts=False), *self.seeds.erase(one.content)]
 
     def lower(self, one: Parked) -> list[Effect]:
         """Have one that is on disk as well there alone."""
